@@ -1,0 +1,21 @@
+"""Strict by default: any warning, implicit promotion or rank promotion in our code is an error."""
+
+import os
+
+import jax
+import pytest
+
+jax.config.update("jax_num_cpu_devices", 8)
+jax.config.update("jax_numpy_dtype_promotion", "strict")
+jax.config.update("jax_numpy_rank_promotion", "raise")
+jax.config.update("jax_compilation_cache_dir", os.path.join(os.path.dirname(__file__), "..", ".cache", "xla"))
+jax.config.update("jax_persistent_compilation_cache_min_compile_time_secs", 0.5)
+
+
+@pytest.fixture(scope="session")
+def refs():
+    """The folder of reference vectors, from the environment variable SEQMODELS_REFS."""
+    folder = os.environ.get("SEQMODELS_REFS")
+    if not folder:
+        pytest.skip("SEQMODELS_REFS is unset: the reference vectors are not here")
+    return os.path.abspath(folder)
