@@ -1,8 +1,8 @@
-"""Which form of an op `method="auto"` takes: one table, by op, number of tokens and platform.
+"""Which form of an op `method="auto"` takes: one table, by op, tokens and platform.
 
-"step" is the closed form of a single token; only "auto" takes it. "associative" is for elementwise recurrences on
-GPU and TPU, where a scan over tokens pays one kernel launch a token. The rest is what `scripts/benchmark.py ops`
-found fastest.
+"step" is the closed form of a single token; only "auto" takes it. "associative" is for elementwise recurrences
+on GPU and TPU, where a scan over tokens pays one kernel launch a token. The rest is what
+`scripts/benchmark.py ops` found fastest.
 """
 
 import jax
@@ -45,7 +45,7 @@ FASTEST = {
 
 
 def resolve(op_name: str, method: str, offered: tuple[str, ...], length: int) -> str:
-    """The method to run: `method` itself, or for "auto" the table's choice for `length` tokens on this platform.
+    """The method to run: `method` itself, or for "auto" the table's choice for `length` tokens here.
 
     offered: what the op offers besides "auto". Raises ValueError for a method that is neither.
     """

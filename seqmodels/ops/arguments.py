@@ -1,0 +1,32 @@
+"""Refusals of wrong arguments, one sentence each, before anything is computed."""
+
+import jax
+import jax.numpy as jnp
+
+
+def require_shape(op_name: str, name: str, array: jax.Array, letters: str, shape: tuple[int, ...]) -> None:
+    """Raise ValueError unless `array` has `shape`; `letters` names its axes, as in "[B, T, H, K]"."""
+    if tuple(array.shape) != tuple(shape):
+        raise ValueError(f"{op_name}: {name} has shape {tuple(array.shape)}, expected {letters} = {tuple(shape)}.")
+
+
+def require_rank(op_name: str, name: str, array: jax.Array, letters: str) -> None:
+    """Raise ValueError unless `array` has as many axes as `letters` and at least one token on axis 1."""
+    rank = letters.count(",") + 1
+    if array.ndim != rank or array.shape[1] < 1:
+        raise ValueError(f"{op_name}: {name} has shape {tuple(array.shape)}, expected {letters} with T >= 1.")
+
+
+def require_segment_ids(op_name: str, segment_ids: jax.Array | None, batch: int, length: int) -> None:
+    """Raise ValueError unless `segment_ids` is None or an integer [B, T]."""
+    if segment_ids is None:
+        return
+    require_shape(op_name, "segment_ids", segment_ids, "[B, T]", (batch, length))
+    if not jnp.issubdtype(segment_ids.dtype, jnp.integer):
+        raise ValueError(f"{op_name}: segment_ids is {segment_ids.dtype}, expected integers.")
+
+
+def require_chunk_size(op_name: str, name: str, size: int) -> None:
+    """Raise ValueError unless `size` is at least 1."""
+    if size < 1:
+        raise ValueError(f"{op_name}: {name} is {size}, expected at least 1.")
