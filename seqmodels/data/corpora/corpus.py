@@ -1,0 +1,69 @@
+"""What a corpus is: documents of UTF-8 text, in training and validation, that share no content."""
+
+import abc
+import hashlib
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Literal
+
+from seqmodels.errors import InputError
+
+Split = Literal["train", "validation"]
+
+
+class Corpus(abc.ABC):
+    """Documents as bytes of UTF-8 text. What reading leaves out is counted in `skipped`, never dropped in silence."""
+
+    streaming = False
+    """Whether the training documents come from a `stream` too large or too slow to be tokenised beforehand."""
+
+    def __init__(self) -> None:
+        self.skipped: Counter[str] = Counter()
+
+    @abc.abstractmethod
+    def documents(self, split: Split) -> Iterator[bytes]:
+        """The documents of a split, in an order that depends on the corpus alone."""
+
+    @property
+    @abc.abstractmethod
+    def fingerprint(self) -> str:
+        """A hash of the content and of the settings that decide which documents there are."""
+
+    @abc.abstractmethod
+    def describe(self) -> dict[str, object]:
+        """Name and settings, for the log and the run's record."""
+
+
+def content_key(document: bytes) -> int:
+    """A document's 64-bit content hash: where it is in the split, and whether another one equals it."""
+    return int.from_bytes(hashlib.blake2b(document, digest_size=8).digest(), "little")
+
+
+def validation_limit(documents: Callable[[], Iterator[bytes]], fraction: float, setting: str) -> int:
+    """The content hash below which a document is held out for validation.
+
+    A document's side depends on its own content, so copies of it are on the same side, whatever their file or order.
+    The limit is `fraction` of all hashes, moved just so far that neither side is empty in a corpus of a few documents.
+
+    Raises:
+        InputError: the fraction is not between 0 and 1, or there are no two different documents to divide.
+    """
+    if not 0 < fraction < 1:
+        raise InputError(f"{setting} = {fraction} should lie between 0 and 1.")
+    limit = int(fraction * 2**64)
+    lowest, highest = 2**64, -1
+    for document in documents():
+        if not document:
+            continue
+        key = content_key(document)
+        lowest, highest = min(lowest, key), max(highest, key)
+        if lowest < limit <= highest:
+            return limit
+    if highest < 0:
+        raise InputError("the corpus is empty: no document holds any text.")
+    if lowest == highest:
+        raise InputError(
+            f"the corpus is a single document, and {setting} = {fraction} of one document cannot be held out for "
+            "validation: name other text for validation, or divide the text into more documents."
+        )
+    return min(max(limit, lowest + 1), highest)

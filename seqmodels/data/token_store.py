@@ -1,0 +1,136 @@
+"""A corpus as token ids on disk: written once in bounded memory, read through a memory map."""
+
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import numpy as np
+
+from seqmodels.data.corpora.corpus import content_key
+from seqmodels.data.tokenizers import Tokenizer
+from seqmodels.errors import InputError
+
+FORMAT = 1
+"""Version of the files below; part of every store's key, so that an old store is never misread."""
+
+_CHUNK_BYTES = 4 << 20
+
+
+class TokenStore:
+    """The token ids of documents laid end to end; the end-of-text id is not stored.
+
+    Attributes:
+        tokens: uint16 or uint32, whichever holds the vocabulary; a memory map.
+        offsets: int64, one more than there are documents; document d is `tokens[offsets[d]:offsets[d + 1]]`.
+        document_bytes: int64, the bytes of each document's text.
+        content_keys: uint64, the content hash of each document.
+        vocab_size: ids lie below it.
+        skipped: how many documents were left out, by reason.
+    """
+
+    def __init__(self, folder: Path):
+        """Opens the store in a folder.
+
+        Raises:
+            InputError: a file is missing or is not what the store's own description says.
+        """
+        try:
+            about = json.loads((folder / "store.json").read_text())
+            dtype = np.dtype(about["dtype"])
+            self.offsets = np.load(folder / "offsets.npy", mmap_mode="r")
+            self.document_bytes = np.load(folder / "document_bytes.npy", mmap_mode="r")
+            self.content_keys = np.load(folder / "content_keys.npy", mmap_mode="r")
+            size = (folder / "tokens.bin").stat().st_size
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise InputError(f"the token store {folder} is damaged ({error}): delete it to have it made again.") from None
+        if about["format"] != FORMAT:
+            raise InputError(f"the token store {folder} has format {about['format']}, this version reads {FORMAT}.")
+        count = int(self.offsets[-1])
+        if size != count * dtype.itemsize:
+            raise InputError(
+                f"{folder / 'tokens.bin'} has {size} bytes, and {count} tokens of {dtype} take "
+                f"{count * dtype.itemsize}: delete {folder} to have it made again."
+            )
+        self.tokens = np.memmap(folder / "tokens.bin", dtype, "r") if count else np.zeros(0, dtype)
+        self.vocab_size: int = about["vocab_size"]
+        self.skipped: dict[str, int] = about["skipped"]
+
+    def __len__(self) -> int:
+        """The number of documents."""
+        return len(self.offsets) - 1
+
+    @property
+    def text_bytes(self) -> int:
+        """The bytes of text in all documents."""
+        return int(self.document_bytes.sum())
+
+    def document(self, index: int) -> np.ndarray:
+        """The token ids of one document."""
+        return self.tokens[self.offsets[index] : self.offsets[index + 1]]
+
+
+def write_store(
+    folder: Path, documents: Iterable[bytes], tokenizer: Tokenizer, *, without: TokenStore | None = None
+) -> TokenStore:
+    """Tokenises documents into a new folder, some MB at a time, and opens it.
+
+    Documents without text are left out, and so are those that `without` holds: both are counted.
+
+    Raises:
+        InputError: the tokenizer gave an id outside its own vocabulary.
+    """
+    dtype = np.dtype(np.uint16 if tokenizer.vocab_size <= 1 << 16 else np.uint32)
+    known = np.unique(without.content_keys) if without is not None else np.zeros(0, np.uint64)
+    lengths, sizes, keys = [], [], []
+    skipped = {"empty": 0, "also in training": 0}
+    folder.mkdir(parents=True)
+    with open(folder / "tokens.bin", "wb") as file:
+        for chunk in _chunks(documents):
+            chunk_keys = np.fromiter(map(content_key, chunk), np.uint64, len(chunk))
+            seen = np.isin(chunk_keys, known)
+            skipped["also in training"] += int(seen.sum())
+            if seen.any():
+                chunk = [document for document, drop in zip(chunk, seen, strict=True) if not drop]
+            ids, counts = tokenizer.encode_documents(chunk)
+            _check_ids(ids, counts, tokenizer.vocab_size, first=sum(map(len, lengths)))
+            full = counts > 0
+            skipped["empty"] += int((~full).sum())
+            ids.astype(dtype).tofile(file)
+            lengths.append(counts[full])
+            sizes.append(np.fromiter(map(len, chunk), np.int64, len(chunk))[full])
+            keys.append(chunk_keys[~seen][full])
+    lengths = np.concatenate([np.zeros(1, np.int64), *lengths])
+    np.save(folder / "offsets.npy", np.cumsum(lengths))
+    np.save(folder / "document_bytes.npy", np.concatenate([np.zeros(0, np.int64), *sizes]))
+    np.save(folder / "content_keys.npy", np.concatenate([np.zeros(0, np.uint64), *keys]))
+    about = {
+        "format": FORMAT,
+        "dtype": dtype.name,
+        "vocab_size": tokenizer.vocab_size,
+        "skipped": {reason: count for reason, count in skipped.items() if count},
+    }
+    (folder / "store.json").write_text(json.dumps(about, indent=1))
+    return TokenStore(folder)
+
+
+def _chunks(documents: Iterable[bytes]) -> Iterator[list[bytes]]:
+    chunk, size = [], 0
+    for document in documents:
+        chunk.append(document)
+        size += len(document)
+        if size >= _CHUNK_BYTES:
+            yield chunk
+            chunk, size = [], 0
+    if chunk:
+        yield chunk
+
+
+def _check_ids(ids: np.ndarray, counts: np.ndarray, vocab_size: int, first: int) -> None:
+    """Refuses an id outside the vocabulary before it is narrowed: a cast would wrap it into another token."""
+    if not ids.size or (0 <= ids.min() and ids.max() < vocab_size):
+        return
+    at = int(np.argmax((ids < 0) | (ids >= vocab_size)))
+    document = first + int(np.searchsorted(np.cumsum(counts), at, "right"))
+    raise InputError(
+        f"document {document} holds token id {ids[at]}, which is outside the vocabulary of {vocab_size} ids."
+    )
