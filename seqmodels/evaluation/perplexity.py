@@ -1,0 +1,170 @@
+"""Perplexity: the negative log-likelihood of text, by protocol, with what was scored and its interval.
+
+- `disjoint(L)`: windows of L inputs side by side. Equals `strided(L, L)`.
+- `strided(L, s)`: every token with at least L - s tokens of its document before it, where they exist.
+- `stateful(L)`: the state is carried through each whole document in steps of L, never reset; attention keeps its
+  full (or windowed) cache.
+
+Every text token is scored once. E as a target is reported apart, and bits per byte counts neither it nor its byte.
+Per-token values are float32, sums float64 on the host, never a mean of means.
+"""
+
+import dataclasses
+import heapq
+
+import numpy as np
+
+from seqmodels.errors import InputError, NonFiniteError
+from seqmodels.evaluation.scorer import in_flight
+from seqmodels.evaluation.statistics import Estimate, ratio
+from seqmodels.evaluation.windows import Documents, Rows, Windows, batches, cut, documents, fill
+
+_LN2 = float(np.log(2.0))
+
+
+@dataclasses.dataclass(frozen=True)
+class Perplexity:
+    """The figures of one protocol. `nll` is in nats per text token; intervals resample documents."""
+
+    protocol: str
+    window: int
+    stride: int | None
+    first_token: str
+    dtype: str
+    documents: int
+    tokens_scored: int
+    bytes_scored: int
+    nll_sum: float
+    nll: Estimate
+    perplexity: Estimate
+    bits_per_byte: Estimate
+    end_of_text_targets: int
+    end_of_text_nll: float
+
+    def scalars(self) -> dict[str, float]:
+        return {
+            "eval/bits_per_byte": self.bits_per_byte.value,
+            "eval/perplexity": self.perplexity.value,
+            "eval/tokens_scored": float(self.tokens_scored),
+        }
+
+    def summary(self) -> dict:
+        return {k: v._asdict() if isinstance(v, Estimate) else v for k, v in dataclasses.asdict(self).items()}
+
+
+def disjoint(scorer, store, tokenizer, *, window: int, batch_size: int, **options) -> Perplexity:
+    """As `strided` with the stride equal to the window."""
+    return strided(scorer, store, tokenizer, window=window, stride=window, batch_size=batch_size, **options)
+
+
+def strided(
+    scorer,
+    store,
+    tokenizer,
+    *,
+    window: int,
+    stride: int,
+    batch_size: int,
+    start_token: bool = True,
+    max_tokens: int | None = None,
+) -> Perplexity:
+    """Perplexity of a token store over windows of `window` inputs, each `stride` further on.
+
+    start_token: condition a document's first token on E and score it; otherwise it is context only.
+    max_tokens: score a fixed sample of the documents with that many text tokens.
+    Raises InputError for a stride above the window, ids outside the scorer's vocabulary or nothing to score.
+    """
+    source = _checked(scorer, store, tokenizer, start_token, max_tokens)
+    windows = cut(source.inputs, window, stride)
+    rows = batches(source, windows, batch_size, window)
+    scored = ((scorer.nll(*r[:3]), r.unit) for r in rows)
+    protocol = f"disjoint({window})" if stride == window else f"strided({window}, {stride})"
+    return _figures(source, scored, protocol=protocol, window=window, stride=stride, dtype=scorer.dtype)
+
+
+def stateful(
+    scorer,
+    store,
+    tokenizer,
+    *,
+    window: int,
+    batch_size: int,
+    start_token: bool = True,
+    max_tokens: int | None = None,
+) -> Perplexity:
+    """Perplexity with the state carried through each whole document, `window` inputs at a time.
+
+    The documents are laid end to end in batch_size lanes; the segment ids say where one ends, which empties the state.
+    """
+    source = _checked(scorer, store, tokenizer, start_token, max_tokens)
+    inputs = source.inputs
+    whole = Windows(np.arange(len(inputs)), np.zeros_like(inputs), inputs, np.zeros_like(inputs))
+    lanes = _lanes(inputs, batch_size)
+    longest = max(int(inputs[lane].sum()) for lane in lanes)
+    rows = fill(source, whole, lanes, batch_size, -(-longest // window) * window)
+
+    def scored():
+        state = scorer.init_state(batch_size, int(inputs.max()))
+        for first in range(0, rows.tokens.shape[1], window):
+            piece = Rows(*(array[:, first : first + window] for array in rows))
+            nll, state = scorer.nll_from_state(*piece[:3], state)
+            yield nll, piece.unit
+
+    return _figures(source, scored(), protocol=f"stateful({window})", window=window, stride=None, dtype=scorer.dtype)
+
+
+def _lanes(inputs: np.ndarray, count: int) -> list[list[int]]:
+    """Documents dealt out to `count` lanes of about equal length, longest first."""
+    lanes: list[list[int]] = [[] for _ in range(count)]
+    loads = [(0, lane) for lane in range(count)]
+    for d in np.argsort(-inputs, kind="stable"):
+        load, lane = heapq.heappop(loads)
+        lanes[lane].append(int(d))
+        heapq.heappush(loads, (load + int(inputs[d]), lane))
+    return lanes
+
+
+def _checked(scorer, store, tokenizer, start_token: bool, max_tokens: int | None) -> Documents:
+    source = documents(store, tokenizer, start_token=start_token, max_tokens=max_tokens)
+    if source.scored.sum() == 0:
+        raise InputError("the validation split holds no token to score: give a corpus with at least one")
+    highest = int(np.max(store.tokens)) if len(store.tokens) else 0
+    if highest >= scorer.vocab_size:
+        raise InputError(
+            f"token id {highest} in the validation split, but the model's vocabulary ends at {scorer.vocab_size - 1}: "
+            "evaluate with the tokenizer that the model was trained with"
+        )
+    return source
+
+
+def _figures(source: Documents, scored, *, protocol: str, window: int, stride: int | None, dtype: str) -> Perplexity:
+    units = 2 * len(source.length)
+    nll, counts = np.zeros(units), np.zeros(units, np.int64)
+    for values, unit in in_flight(scored):
+        mask = unit >= 0
+        nll += np.bincount(unit[mask], weights=values[mask].astype(np.float64), minlength=units)
+        counts += np.bincount(unit[mask], minlength=units)
+    text_nll, text = nll[0::2], counts[0::2]
+    if not np.array_equal(text, source.scored):
+        raise RuntimeError(f"scored {text.sum()} tokens where {source.scored.sum()} were expected")
+    if not np.isfinite(text_nll).all():
+        raise NonFiniteError(f"the evaluation's negative log-likelihood is not finite ({protocol})")
+    ends = int(counts[1::2].sum())
+    per_token = ratio(text_nll, text)
+    per_byte = ratio(text_nll, source.scored_bytes)
+    return Perplexity(
+        protocol=protocol,
+        window=window,
+        stride=stride,
+        first_token="scored after the end-of-text id" if source.start_token else "context only",
+        dtype=dtype,
+        documents=len(text),
+        tokens_scored=int(text.sum()),
+        bytes_scored=int(source.scored_bytes.sum()),
+        nll_sum=float(text_nll.sum()),
+        nll=per_token,
+        perplexity=Estimate(*(float(np.exp(value)) for value in per_token)),
+        bits_per_byte=Estimate(*(value / _LN2 for value in per_byte)),
+        end_of_text_targets=ends,
+        end_of_text_nll=float(nll[1::2].sum() / ends) if ends else float("nan"),
+    )
