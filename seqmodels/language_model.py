@@ -1,0 +1,229 @@
+"""The language model: embedding, layers by pattern, norm, head."""
+
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple
+
+import gin
+import jax
+import jax.numpy as jnp
+from flax import nnx
+
+from seqmodels.block import Block, NormKind, make_norm
+from seqmodels.errors import InputError
+from seqmodels.layer_stack import LayerStack
+from seqmodels.mixers import SoftmaxAttention
+from seqmodels.mixers.base import Mixer, check_choice, current_id, resume
+from seqmodels.nn.dropout import dropout
+from seqmodels.nn.feed_forward import FeedForward, default_feed_forward_width
+from seqmodels.nn.linear import Embedding, Linear
+from seqmodels.nn.positions import sinusoidal
+from seqmodels.ops import segments
+
+ComputeDtype = Literal["float32", "bfloat16"]
+FeedForwardChoice = Literal["swiglu", "gelu", "relu", "none"]
+PositionChoice = Literal["none", "sinusoidal", "learned"]
+
+
+class ModelState(NamedTuple):
+    """layers: one state a layer; last_id [B] int32, 0 for the empty state; position [B] int32, the number of real
+    tokens so far in the current document.
+    """
+
+    layers: tuple[Any, ...]
+    last_id: jax.Array
+    position: jax.Array
+
+
+@gin.register(denylist=["vocab_size", "rngs"])
+class LanguageModel(nnx.Module):
+    """tokens [B, T] -> logits [B, T, vocab_size], with a state that carries every row on.
+
+    Args:
+      vocab_size: number of token ids. width: D. depth: number of layers.
+      mixers: the pattern of mixer classes, repeated over the depth.
+      dtype: of the matrix products and of the activations between layers.
+      feed_forward: of every block whose mixer is not a whole block; feed_forward_width: F, by default 4·width, or
+        the 8/3·width of "swiglu" that has as many parameters.
+      norm: before each mixer, each feed-forward and the head.
+      positions: added once, at the input: "sinusoidal" (the embedding is then scaled by √width) or "learned", a
+        table of max_positions entries. Rotary positions belong to the mixer.
+      tie_embeddings: the head's matrix is the embedding's.
+      dropout: rate, on the embedding and on every branch, where `rngs` is passed to the call.
+      logits_softcap: logits become softcap · tanh(logits / softcap).
+      remat: recompute each block in the backward pass. layer_scan: scan over the periods of the pattern.
+    """
+
+    def __init__(
+        self,
+        vocab_size: int,
+        width: int,
+        depth: int,
+        *,
+        mixers: tuple[Callable[..., Mixer], ...] = (SoftmaxAttention,),
+        dtype: ComputeDtype = "float32",
+        feed_forward: FeedForwardChoice = "swiglu",
+        feed_forward_width: int | None = None,
+        norm: NormKind = "rms",
+        positions: PositionChoice = "none",
+        max_positions: int | None = None,
+        tie_embeddings: bool = True,
+        dropout: float = 0.0,
+        logits_softcap: float | None = None,
+        remat: bool = False,
+        layer_scan: bool = False,
+        rngs: nnx.Rngs,
+    ):
+        mixers = tuple(mixers)
+        for name, value, choices in (
+            ("dtype", dtype, ComputeDtype),
+            ("feed_forward", feed_forward, FeedForwardChoice),
+            ("norm", norm, NormKind),
+            ("positions", positions, PositionChoice),
+        ):
+            check_choice(f"LanguageModel.{name}", value, choices)
+        for name, value in (("vocab_size", vocab_size), ("width", width), ("depth", depth)):
+            if value < 1:
+                raise InputError(f"LanguageModel.{name} is {value}; it must be at least 1.")
+        if not mixers:
+            raise InputError("LanguageModel.mixers is empty; name at least one mixer, such as (@Mamba,).")
+        if not 0.0 <= dropout < 1.0:
+            raise InputError(f"LanguageModel.dropout is {dropout}; it must be at least 0 and below 1.")
+        if positions == "learned" and not max_positions:
+            raise InputError(
+                'LanguageModel.positions "learned" needs max_positions, the size of their table.'
+            )
+        self.vocab_size, self.width, self.dtype = vocab_size, width, dtype
+        self.positions, self.max_positions = positions, max_positions
+        self.dropout, self.logits_softcap = dropout, logits_softcap
+
+        def make_block(layer: int) -> Block:
+            mixer = mixers[layer % len(mixers)](width, layer=layer, layers=depth, rngs=rngs)
+            inner = None
+            if feed_forward != "none" and mixer.feed_forward:
+                hidden = feed_forward_width or default_feed_forward_width(width, feed_forward)
+                inner = FeedForward(width, hidden, kind=feed_forward, layers=depth, rngs=rngs)
+            return Block(width, mixer, inner, norm=norm, dropout=dropout)
+
+        self.embedding = Embedding(vocab_size, width, rngs=rngs)
+        self.position_table = Embedding(max_positions, width, rngs=rngs) if positions == "learned" else None
+        self.layers = LayerStack(make_block, depth, period=len(mixers), scan=layer_scan, remat=remat)
+        self.final_norm = make_norm(norm, width)
+        self.unembedding = None if tie_embeddings else Linear(width, vocab_size, rngs=rngs)
+
+    def __call__(
+        self,
+        tokens: jax.Array,
+        *,
+        segment_ids: jax.Array | None = None,
+        state: ModelState | None = None,
+        rngs: nnx.Rngs | None = None,
+    ) -> tuple[jax.Array, ModelState]:
+        """(logits [B, T, vocab_size] float32, state): `head` of `features`, whose arguments these are."""
+        x, state = self.features(tokens, segment_ids=segment_ids, state=state, rngs=rngs)
+        return self.head(x), state
+
+    def features(
+        self,
+        tokens: jax.Array,
+        *,
+        segment_ids: jax.Array | None = None,
+        state: ModelState | None = None,
+        rngs: nnx.Rngs | None = None,
+    ) -> tuple[jax.Array, ModelState]:
+        """Everything but the head: (x [B, T, D], state).
+
+        tokens: [B, T] int32, each in 0 .. vocab_size − 1; another id gives NaN. segment_ids: [B, T] int32, 0 for
+        padding; None continues the document of the state. state: None is the empty one. rngs: turns dropout on.
+        """
+        tokens = jnp.asarray(tokens)
+        if segment_ids is not None and segment_ids.shape != tokens.shape:
+            raise InputError(
+                f"segment_ids has shape {list(segment_ids.shape)} and tokens {list(tokens.shape)}; they are equal."
+            )
+        key = rngs.dropout() if rngs is not None and self.dropout > 0.0 else None
+        empty = jnp.zeros(tokens.shape[0], jnp.int32)
+        before = ModelState((), empty, empty) if state is None else state._replace(layers=())
+        before = resume(before, segment_ids)
+        x = self._embed(tokens, segment_ids, before.position)
+        x = dropout(x, self.dropout, None if key is None else jax.random.fold_in(key, self.layers.depth))
+        states = None if state is None else state.layers
+        x, states = self.layers(x, segment_ids=segment_ids, states=states, key=key)
+        if segment_ids is None:
+            position = before.position + tokens.shape[1]
+        else:
+            position = segments.last_count(segment_ids, before.position)
+        after = ModelState(states, current_id(segment_ids, before.last_id), position)
+        return self.final_norm(x), after
+
+    def _embed(self, tokens, segment_ids, first):
+        """[B, T, D] in the compute dtype: token vectors, and absolute positions counted on from `first` [B]."""
+        with jax.named_scope("embedding"):
+            x = self.embedding(tokens)
+            if self.positions != "none":
+                if segment_ids is None:
+                    places = first[:, None] + jnp.arange(tokens.shape[1], dtype=jnp.int32)[None, :]
+                else:
+                    places = segments.positions(segment_ids, first)
+                if self.positions == "sinusoidal":
+                    x = x * self.width**0.5 + sinusoidal(places, self.width)
+                else:
+                    x = x + self._learned(places, segment_ids)
+            return x.astype(self.dtype)
+
+    def _learned(self, places, segment_ids):
+        """Entries of the position table; past its end an error, or NaN in compiled code, which cannot raise."""
+        real = True if segment_ids is None else segment_ids != 0
+        past = (places >= self.max_positions) & real
+        if not isinstance(past, jax.core.Tracer) and past.any():
+            raise InputError(
+                f"A document has {int(places.max()) + 1} tokens and LanguageModel.max_positions is "
+                f"{self.max_positions}; learned positions end there."
+            )
+        # At padding nothing reads the value, but it must be finite.
+        return self.position_table(jnp.where(real, places, 0))
+
+    def head(self, x: jax.Array) -> jax.Array:
+        """x [..., T, D] -> logits [..., T, vocab_size] float32."""
+        with jax.named_scope("head"):
+            if self.unembedding is None:
+                logits = self.embedding.logits(x)
+            else:
+                kernel = self.unembedding.kernel[...].astype(x.dtype)
+                logits = jnp.matmul(x, kernel, preferred_element_type=jnp.float32)
+            if self.logits_softcap is not None:
+                logits = self.logits_softcap * jnp.tanh(logits / self.logits_softcap)
+            return logits
+
+    def init_state(self, batch_size: int, max_length: int) -> ModelState:
+        """The empty state, whose caches hold `max_length` tokens a row."""
+        empty = jnp.zeros(batch_size, jnp.int32)
+        layers = self.layers.init_state(batch_size, max_length, jnp.dtype(self.dtype))
+        return ModelState(layers, empty, empty)
+
+
+ModelClass = Callable[..., LanguageModel]
+
+
+def build(model_class: ModelClass, vocab_size: int, seed: int = 0) -> tuple[nnx.GraphDef, dict, dict]:
+    """(graphdef, params, decays) of a new model.
+
+    model_class: called as model_class(vocab_size, rngs=...); LanguageModel with its other arguments bound.
+    params: nested dict of float32 arrays, for nnx.merge(graphdef, params). decays: the same tree of bool, whether
+    weight decay acts on each.
+    """
+    return _split(model_class(vocab_size, rngs=nnx.Rngs(seed)))
+
+
+def abstract(model_class: ModelClass, vocab_size: int) -> tuple[nnx.GraphDef, dict, dict]:
+    """`build` with jax.ShapeDtypeStruct in place of arrays: nothing is computed."""
+    return _split(nnx.eval_shape(lambda: model_class(vocab_size, rngs=nnx.Rngs(0))))
+
+
+def _split(model):
+    graphdef, params = nnx.split(model, nnx.Param)
+    decays = jax.tree.map(
+        lambda param: bool(param.get_metadata().get("weight_decay", True)),
+        params,
+        is_leaf=lambda leaf: isinstance(leaf, nnx.Variable),
+    )
+    return graphdef, nnx.to_pure_dict(params), nnx.to_pure_dict(decays)

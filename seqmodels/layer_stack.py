@@ -1,0 +1,106 @@
+"""The layers of a model one after another, unrolled or as a scan over the periods of their pattern."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+
+from seqmodels.block import Block
+from seqmodels.errors import InputError
+
+
+class LayerStack(nnx.Module):
+    """`depth` blocks, in a pattern that repeats every `period` layers.
+
+    make_block: builds the block of a layer; called in order, so that both layouts draw the same parameters.
+    scan: keep one period's blocks with the parameters of all periods stacked, and scan over them without a state:
+      the program then grows with the period, not the depth. With a state the layers run one by one.
+    remat: recompute a block's inside in the backward pass instead of keeping it.
+    """
+
+    def __init__(
+        self, make_block: Callable[[int], Block], depth: int, *, period: int, scan: bool, remat: bool
+    ):
+        self.depth, self.scan, self.remat = depth, scan, remat
+        blocks = [make_block(layer) for layer in range(depth)]
+        if scan:
+            if depth % period:
+                raise InputError(
+                    f"LanguageModel.layer_scan needs a depth that is a multiple of the pattern's {period} mixers; "
+                    f"LanguageModel.depth is {depth}."
+                )
+            blocks = [_stacked(blocks[offset::period]) for offset in range(period)]
+        self.blocks = nnx.List(blocks)
+
+    def __call__(
+        self,
+        x: jax.Array,
+        *,
+        segment_ids: jax.Array | None,
+        states: tuple[Any, ...] | None,
+        key: jax.Array | None,
+    ) -> tuple[jax.Array, tuple[Any, ...]]:
+        """x [B, T, D], and one state a layer or None -> the same. Layer i drops out by fold_in(key, i)."""
+        if self.scan and states is None:
+            return self._scan(x, segment_ids, key)
+        after = []
+        for layer in range(self.depth):
+            state = None if states is None else states[layer]
+            x, state = self._apply(self.block(layer), layer, x, segment_ids, state, key)
+            after.append(state)
+        return x, tuple(after)
+
+    def _apply(self, block, layer, x, segment_ids, state, key):
+        def run(x, state):
+            layer_key = None if key is None else jax.random.fold_in(key, layer)
+            return block(x, segment_ids=segment_ids, state=state, key=layer_key)
+
+        # Inside a scan the loop itself keeps the compiler from merging the recomputation with the first pass.
+        return (jax.checkpoint(run, prevent_cse=not self.scan) if self.remat else run)(x, state)
+
+    def _scan(self, x, segment_ids, key):
+        graphdef, stacked = nnx.split(self.blocks, nnx.Param)
+        period = len(self.blocks)
+
+        def body(x, scanned):
+            index, params = scanned
+            states = []
+            for offset, block in enumerate(nnx.merge(graphdef, params)):
+                block.mixer.layer = layer = index * period + offset
+                x, state = self._apply(block, layer, x, segment_ids, None, key)
+                states.append(state)
+            return x, tuple(states)
+
+        periods = self.depth // period
+        x, states = jax.lax.scan(body, x, (jnp.arange(periods, dtype=jnp.int32), stacked))
+        one_by_one = (
+            jax.tree.map(lambda leaf: leaf[i], by_offset) for i in range(periods) for by_offset in states
+        )
+        return x, tuple(one_by_one)
+
+    def block(self, layer: int) -> Block:
+        """The block of a layer, with that layer's own parameters."""
+        if not self.scan:
+            return self.blocks[layer]
+        period = len(self.blocks)
+        graphdef, stacked = nnx.split(self.blocks[layer % period], nnx.Param)
+        block = nnx.merge(graphdef, jax.tree.map(lambda leaf: leaf[layer // period], stacked))
+        block.mixer.layer = layer
+        return block
+
+    def init_state(self, batch_size: int, max_length: int, dtype) -> tuple[Any, ...]:
+        """The empty state of every layer."""
+        period = len(self.blocks)
+        return tuple(
+            self.blocks[layer % period].mixer.init_state(batch_size, max_length, dtype)
+            for layer in range(self.depth)
+        )
+
+
+def _stacked(blocks: list[Block]) -> Block:
+    """One block whose parameters are those of all, along a new first axis."""
+    graphdef, _ = nnx.split(blocks[0], nnx.Param)
+    states = [nnx.split(block, nnx.Param)[1] for block in blocks]
+    return nnx.merge(graphdef, jax.tree.map(lambda *leaves: jnp.stack(leaves), *states))

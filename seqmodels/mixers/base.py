@@ -1,0 +1,141 @@
+"""What every mixer is: the contract, the registry, and the one rule for states at document borders.
+
+A mixer's state is a NamedTuple whose field `last_id` [B] int32 names the document of each row's last real token,
+0 for the empty state. A row whose first real id is another one starts from the empty state.
+"""
+
+from typing import Any, ClassVar, NamedTuple, TypeVar, get_args
+
+import gin
+import jax
+import jax.numpy as jnp
+from flax import nnx
+
+from seqmodels.errors import InputError
+from seqmodels.ops import segments
+
+DEFAULT_HEAD_DIM = 64
+
+MIXERS: dict[str, type["Mixer"]] = {}
+
+
+class Costs(NamedTuple):
+    """What one layer, or a whole model, costs at a length.
+
+    flops_per_token: of the forward pass, 2 a multiply-add: products, convolutions and the recurrence in its
+      recurrent form; no norms, no elementwise functions.
+    state_elements: floating-point numbers in the state of one row.
+    """
+
+    flops_per_token: float
+    state_elements: int
+
+
+class Mixer(nnx.Module):
+    """Mixes tokens over time: x [B, T, D] -> y [B, T, D], with a state that carries a row on.
+
+    Every argument after `width` has a default. `layer` of `layers` comes from the model, for mixers whose
+    initialisation or decay depends on depth; in a scan over layers `self.layer` is a traced int32 when the mixer
+    is called. A mixer holds Params only, initialises them, and marks with `weight_decay=False` those that take
+    no weight decay.
+    """
+
+    methods: ClassVar[tuple[str, ...]] = ()
+    feed_forward: ClassVar[bool] = True
+
+    def __call__(
+        self,
+        x: jax.Array,
+        *,
+        segment_ids: jax.Array | None = None,
+        state: Any = None,
+        rngs: nnx.Rngs | None = None,
+    ) -> tuple[jax.Array, Any]:
+        """Training, prefill, appending to a state and one-token decode, in one.
+
+        x: [B, T, D]; its dtype is the compute dtype. segment_ids: [B, T] int32, 0 for padding; None continues the
+        document of the state. state: None is `init_state(B, T)`. rngs: for what the mixer draws at random.
+        Returns y like x, and the state after the last real token.
+        """
+        raise NotImplementedError
+
+    def init_state(self, batch_size: int, max_length: int, dtype=jnp.float32) -> Any:
+        """The empty state; caches hold `max_length` tokens, and they and convolution windows are in `dtype`."""
+        raise NotImplementedError
+
+    def costs(self, length: int) -> Costs:
+        """What this layer costs a token in a sequence of `length` tokens."""
+        raise NotImplementedError
+
+
+AnyMixer = TypeVar("AnyMixer", bound=type[Mixer])
+
+
+def register(mixer: AnyMixer) -> AnyMixer:
+    """Class decorator: adds a mixer to MIXERS, where the tests find it, and to the names of the config files."""
+    MIXERS[mixer.__name__] = mixer
+    return gin.register(denylist=["width", "layer", "layers", "rngs"])(mixer)
+
+
+State = TypeVar("State", bound=tuple)
+
+
+def resume(state: State, segment_ids: jax.Array | None, *, keep: tuple[str, ...] = ()) -> State:
+    """The state with which each row goes on: its own, or the empty one where the row begins another document.
+
+    state: a NamedTuple with `last_id` and an empty value of zeros. segment_ids: [B, T]; None continues every row.
+    keep: fields whose old content is harmless in an empty state, and which are too large to select over.
+    """
+    if segment_ids is None:
+        return state
+    other = segments.first_real_id(segment_ids, state.last_id) != state.last_id
+
+    def emptied(leaf):
+        return jnp.where(jnp.expand_dims(other, tuple(range(1, leaf.ndim))), jnp.zeros((), leaf.dtype), leaf)
+
+    changed = {
+        field: jax.tree.map(emptied, getattr(state, field)) for field in state._fields if field not in keep
+    }
+    return state._replace(**changed)
+
+
+def current_id(segment_ids: jax.Array | None, last_id: jax.Array) -> jax.Array:
+    """[B] int32: the `last_id` after a row that began at `last_id`."""
+    if segment_ids is None:
+        return jnp.where(last_id == 0, 1, last_id)
+    return segments.last_real_id(segment_ids, last_id)
+
+
+def state_elements(mixer: Mixer, length: int) -> int:
+    """The floating-point numbers in the state of one row that holds `length` tokens."""
+    leaves = jax.tree.leaves(jax.eval_shape(lambda: mixer.init_state(1, length)))
+    return sum(leaf.size for leaf in leaves if jnp.issubdtype(leaf.dtype, jnp.floating))
+
+
+def heads_and_head_dim(mixer: str, width: int, heads: int | None, head_dim: int | None) -> tuple[int, int]:
+    """The numbers of a mixer of `width` where one or both are left open.
+
+    head_dim: width / heads where heads are given, else 64, or the width where that is smaller.
+    heads: as many of head_dim as fit in the width, at least 1.
+    """
+    if heads is not None and heads < 1:
+        raise InputError(f"{mixer}.heads is {heads}; it must be at least 1.")
+    if head_dim is not None and head_dim < 1:
+        raise InputError(f"{mixer}.head_dim is {head_dim}; it must be at least 1.")
+    if head_dim is None and heads is not None:
+        if width % heads:
+            raise InputError(
+                f"{mixer}.heads is {heads}, which does not divide the width {width}; choose a divisor, or set "
+                f"{mixer}.head_dim."
+            )
+        head_dim = width // heads
+    if head_dim is None:
+        head_dim = min(DEFAULT_HEAD_DIM, width)
+    return heads or max(1, width // head_dim), head_dim
+
+
+def check_choice(binding: str, value: str, choices: Any) -> None:
+    """Raises InputError where `value` is none of `choices`, a tuple or a Literal type."""
+    choices = get_args(choices) or choices
+    if value not in choices:
+        raise InputError(f"{binding} is {value!r}; it must be one of {', '.join(choices)}.")

@@ -1,0 +1,103 @@
+"""The key/value cache of softmax attention, as a state: preallocated, packed, written in place.
+
+It holds the tokens of each row's current document alone, without padding, in slot = position; a ring buffer of the
+window's size holds position p in slot p mod window and is never full. A new document starts again at slot 0, and
+what an older one left in the slots is not read, because `position` says how many slots are in use.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from seqmodels.errors import InputError
+from seqmodels.mixers.base import current_id
+from seqmodels.ops import segments
+
+
+class KVCache(NamedTuple):
+    """keys [B, S, G, K], values [B, S, G, V] for S slots; windows of the convolutions on q, k and v; position [B]
+    int32, the number of real tokens so far in the current document; last_id [B] int32, its id.
+    """
+
+    keys: jax.Array
+    values: jax.Array
+    windows: tuple[jax.Array, ...]
+    position: jax.Array
+    last_id: jax.Array
+
+
+LARGE_FIELDS = ("keys", "values")
+
+
+def positions(cache: KVCache, segment_ids: jax.Array | None, length: int) -> jax.Array:
+    """[B, T] int32: the position in its document of each of the `length` tokens that follow the cache."""
+    if segment_ids is None:
+        return cache.position[:, None] + jnp.arange(length, dtype=jnp.int32)[None, :]
+    return segments.positions(segment_ids, cache.position)
+
+
+def append(
+    cache: KVCache,
+    k: jax.Array,
+    v: jax.Array,
+    places: jax.Array,
+    segment_ids: jax.Array | None,
+    *,
+    ring: bool,
+) -> KVCache:
+    """The cache after T more tokens, k [B, T, G, K] and v [B, T, G, V] at the positions `places` [B, T].
+
+    Only tokens of each row's last document are written; a token beyond the last slot is dropped (see `overflow`).
+    """
+    batch, length = places.shape
+    slots_in_all = cache.keys.shape[1]
+    if segment_ids is None:
+        kept = jnp.ones((batch, length), bool)
+        position = cache.position + length
+    else:
+        order = segments.ordinals(segment_ids)
+        kept = (segment_ids != 0) & (order == order[:, -1:])
+        position = segments.last_count(segment_ids, cache.position)
+    slots = places
+    if ring:
+        kept &= places >= position[:, None] - slots_in_all
+        slots = places % slots_in_all
+    slots = jnp.where(kept, slots, slots_in_all)
+    rows = jnp.arange(batch)[:, None]
+    return KVCache(
+        cache.keys.at[rows, slots].set(k.astype(cache.keys.dtype), mode="drop"),
+        cache.values.at[rows, slots].set(v.astype(cache.values.dtype), mode="drop"),
+        cache.windows,
+        position,
+        current_id(segment_ids, cache.last_id),
+    )
+
+
+def held(cache: KVCache, *, ring: bool) -> tuple[jax.Array, jax.Array]:
+    """([B, S] bool: which slots are in use, [B, S] int32: the positions of the tokens in them)."""
+    slots = jnp.arange(cache.keys.shape[1], dtype=jnp.int32)[None, :]
+    newest = cache.position[:, None] - 1
+    if ring:
+        places = newest - (newest - slots) % cache.keys.shape[1]
+    else:
+        places = jnp.broadcast_to(slots, (cache.position.shape[0], slots.shape[1]))
+    return (places >= 0) & (places <= newest), places
+
+
+def overflow(cache: KVCache) -> jax.Array:
+    """[B] bool: rows whose document no longer fits a cache that is no ring buffer.
+
+    Raises InputError with the numbers where they are known; compiled code cannot raise, and its caller turns
+    these rows into NaN.
+    """
+    capacity = cache.keys.shape[1]
+    full = cache.position > capacity
+    if not isinstance(full, jax.core.Tracer) and full.any():
+        row = int(np.argmax(full))
+        raise InputError(
+            f"The key/value cache holds {capacity} tokens and row {row} would hold {int(cache.position[row])}; "
+            "pass init_state a max_length that large."
+        )
+    return full

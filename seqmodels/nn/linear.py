@@ -1,0 +1,49 @@
+"""Linear maps and embeddings: float32 parameters, products in the dtype of the input."""
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+
+INIT_STD = 0.02
+
+
+def residual_std(layers: int) -> float:
+    """Deviation for projections that write into the residual stream: 2·layers of them add up there (GPT-2)."""
+    return INIT_STD * (2 * layers) ** -0.5
+
+
+class Linear(nnx.Module):
+    """y = x W + b over the last axis.
+
+    inputs, outputs: sizes of the last axis; bias: whether there is b (it takes no weight decay); std: of W's
+    normal initialisation.
+    """
+
+    def __init__(
+        self, inputs: int, outputs: int, *, bias: bool = False, std: float = INIT_STD, rngs: nnx.Rngs
+    ):
+        self.kernel = nnx.Param(std * jax.random.normal(rngs.params(), (inputs, outputs), jnp.float32))
+        self.bias = nnx.Param(jnp.zeros(outputs, jnp.float32), weight_decay=False) if bias else None
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        """[..., inputs] -> [..., outputs], in the dtype of x."""
+        y = x @ self.kernel[...].astype(x.dtype)
+        if self.bias is not None:
+            y = y + jnp.expand_dims(self.bias[...].astype(x.dtype), tuple(range(y.ndim - 1)))
+        return y
+
+
+class Embedding(nnx.Module):
+    """A table [entries, D] that turns ids into vectors and, where the head is tied, vectors into logits."""
+
+    def __init__(self, entries: int, width: int, *, rngs: nnx.Rngs):
+        self.table = nnx.Param(INIT_STD * jax.random.normal(rngs.params(), (entries, width), jnp.float32))
+
+    def __call__(self, ids: jax.Array) -> jax.Array:
+        """[...] int32 -> [..., D] float32; an id outside the table gives NaN, never another id's vector."""
+        return self.table[...].at[ids].get(mode="fill", fill_value=jnp.nan, wrap_negative_indices=False)
+
+    def logits(self, x: jax.Array) -> jax.Array:
+        """[B, T, D] -> [B, T, entries] float32: the products of x with every entry."""
+        table = self.table[...].astype(x.dtype)
+        return jnp.einsum("btd,vd->btv", x, table, preferred_element_type=jnp.float32)
