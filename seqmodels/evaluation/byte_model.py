@@ -1,9 +1,9 @@
 """Interpolated byte models: the control beside every bits-per-byte figure of a text model.
 
-Witten-Bell interpolation (Witten & Bell 1991; Chen & Goodman 1998), with h the last `order` bytes, N(h) how often
-h was followed by any byte, T(h) by how many different ones:
+Witten-Bell interpolation (Witten & Bell 1991; Chen & Goodman 1998), with h the last `order` bytes, N(h) how
+often h was followed by any byte, T(h) by how many different ones:
 
-    p(c | h) = (count(h c) + T(h) p(c | h without its oldest byte)) / (N(h) + T(h)),   p below order 0 = 1/256.
+    p(c | h) = (count(h c) + T(h) p(c | h without its oldest byte)) / (N(h) + T(h)),  below order 0: 1/256.
 
 Contexts do not cross documents: a document's first bytes use the shorter contexts they have.
 """
@@ -40,6 +40,8 @@ class ByteModel:
 
     def _interpolate(self, n: int, grams: np.ndarray, lower: np.ndarray) -> np.ndarray:
         known, counts = self._grams[n], self._counts[n]
+        if len(known) == 0:
+            return lower
         contexts, first = np.unique(known >> 8, return_index=True)
         totals, kinds = np.add.reduceat(counts, first), np.diff(np.append(first, len(known)))
         count = _lookup(known, counts, grams)

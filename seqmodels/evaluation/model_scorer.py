@@ -35,8 +35,8 @@ def _logits(graphdef, params, tokens, segment_ids, positions):
 class ModelScorer:
     """A LanguageModel as a scorer: graphdef and params as `language_model.build` gives them.
 
-    Compiled once a shape in a process, whichever params are scored. Over several devices (params that lie on a
-    mesh) the rows of a batch are split where they divide evenly.
+    Compiled once a shape in a process, whichever params are scored. Over several devices (params that lie on
+    a mesh) the rows of a batch are split where they divide evenly.
     """
 
     def __init__(self, graphdef, params):

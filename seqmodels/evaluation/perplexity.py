@@ -2,11 +2,11 @@
 
 - `disjoint(L)`: windows of L inputs side by side. Equals `strided(L, L)`.
 - `strided(L, s)`: every token with at least L - s tokens of its document before it, where they exist.
-- `stateful(L)`: the state is carried through each whole document in steps of L, never reset; attention keeps its
-  full (or windowed) cache.
+- `stateful(L)`: the state is carried through each whole document in steps of L, never reset; attention keeps
+  its full (or windowed) cache.
 
-Every text token is scored once. E as a target is reported apart, and bits per byte counts neither it nor its byte.
-Per-token values are float32, sums float64 on the host, never a mean of means.
+Every text token is scored once. E as a target is reported apart, and bits per byte counts neither it nor its
+byte. Per-token values are float32, sums float64 on the host, never a mean of means.
 """
 
 import dataclasses
@@ -94,7 +94,8 @@ def stateful(
 ) -> Perplexity:
     """Perplexity with the state carried through each whole document, `window` inputs at a time.
 
-    The documents are laid end to end in batch_size lanes; the segment ids say where one ends, which empties the state.
+    The documents are laid end to end in batch_size lanes; the segment ids say where one ends, which empties
+    the state.
     """
     source = _checked(scorer, store, tokenizer, start_token, max_tokens)
     inputs = source.inputs
@@ -110,7 +111,9 @@ def stateful(
             nll, state = scorer.nll_from_state(*piece[:3], state)
             yield nll, piece.unit
 
-    return _figures(source, scored(), protocol=f"stateful({window})", window=window, stride=None, dtype=scorer.dtype)
+    return _figures(
+        source, scored(), protocol=f"stateful({window})", window=window, stride=None, dtype=scorer.dtype
+    )
 
 
 def _lanes(inputs: np.ndarray, count: int) -> list[list[int]]:
@@ -131,13 +134,15 @@ def _checked(scorer, store, tokenizer, start_token: bool, max_tokens: int | None
     highest = int(np.max(store.tokens)) if len(store.tokens) else 0
     if highest >= scorer.vocab_size:
         raise InputError(
-            f"token id {highest} in the validation split, but the model's vocabulary ends at {scorer.vocab_size - 1}: "
-            "evaluate with the tokenizer that the model was trained with"
+            f"token id {highest} in the validation split, but the model's vocabulary ends at "
+            f"{scorer.vocab_size - 1}: evaluate with the tokenizer that the model was trained with"
         )
     return source
 
 
-def _figures(source: Documents, scored, *, protocol: str, window: int, stride: int | None, dtype: str) -> Perplexity:
+def _figures(
+    source: Documents, scored, *, protocol: str, window: int, stride: int | None, dtype: str
+) -> Perplexity:
     units = 2 * len(source.length)
     nll, counts = np.zeros(units), np.zeros(units, np.int64)
     for values, unit in in_flight(scored):

@@ -1,7 +1,7 @@
-"""The loss at each position of a document: does the model use what lies further back, and beyond its training length?
+"""The loss at each position of a document, up to and beyond the training length.
 
-Every point of the curve is measured on the same documents, each at least as long as the curve, so that it falls
-because context grows and not because long documents differ from short ones.
+Every point of the curve is measured on the same documents, each at least as long as the curve, so that it
+falls because context grows and not because long documents differ from short ones.
 """
 
 import dataclasses
@@ -52,7 +52,7 @@ def measure(
     reach: int = 4,
     max_documents: int = 256,
 ) -> PositionCurve | None:
-    """The curve up to reach * training_length, or the longest halving of it that MIN_DOCUMENTS documents have.
+    """The curve up to reach * training_length, halved until MIN_DOCUMENTS documents are that long.
 
     None where fewer documents than that have even 16 tokens.
     """

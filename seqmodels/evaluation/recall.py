@@ -1,8 +1,8 @@
 """Recall at a distance: accuracy against delay and against interference, with its chance and its interval.
 
-Two curves of a task that writes values under keys. By delay: nothing but fillers stands between a pair and its query
-(I = 0). By interference: nothing but other pairs does (F = 0). A row's first query alone enters them, so that the
-trials of a point are independent; every query is kept in the table.
+Two curves of a task that writes values under keys. By delay: nothing but fillers stands between a pair and
+its query (I = 0). By interference: nothing but other pairs does (F = 0). A row's first query alone enters
+them, so that the trials of a point are independent; every query is kept in the table.
 """
 
 import dataclasses
@@ -143,7 +143,14 @@ class Recall:
 
 
 def measure(
-    scorer, task, *, training_length: int, batch_size: int, rows: int = 512, reach: int = 4, split: str = "test"
+    scorer,
+    task,
+    *,
+    training_length: int,
+    batch_size: int,
+    rows: int = 512,
+    reach: int = 4,
+    split: str = "test",
 ) -> Recall:
     """Both curves of a task, from rows of up to reach * training_length tokens, `rows` of them a point."""
     longest = reach * training_length
@@ -172,8 +179,8 @@ def delays(task, longest: int) -> list[Setting]:
             break
     if not settings:
         raise InputError(
-            f"the shortest row of the task takes {task.row_tokens(pairs, 0)} tokens, and rows of up to {longest} are "
-            "evaluated: raise evaluate.row_length"
+            f"the shortest row of the task takes {task.row_tokens(pairs, 0)} tokens, and rows of up to {longest} "
+            "are evaluated: raise evaluate.row_length"
         )
     return settings
 
@@ -194,7 +201,7 @@ def _answers(scorer, task, setting: Setting, split: str, rows: int, batch_size: 
 
     def batches():
         for first in range(0, rows, batch_size):
-            # The last batch is filled up with further rows, which are then dropped: one shape, one compilation.
+            # The last batch is filled up with rows that are then dropped: one shape, one compilation.
             made = task.rows(split, first, batch_size, row_length=width, **setting._asdict())
             batch = made.batch
             count = min(batch_size, rows - first)
@@ -209,10 +216,12 @@ def _answers(scorer, task, setting: Setting, split: str, rows: int, batch_size: 
     return {name: np.concatenate([part[name] for part in columns]) for name in columns[0]}
 
 
-def _judge(logits: np.ndarray, answer: np.ndarray, in_row: np.ndarray, value_ids: range) -> dict[str, np.ndarray]:
-    """Of each query [B, n]: the most likely token, its kind, the answer's NLL in bits and its rank among the row's values.
+def _judge(
+    logits: np.ndarray, answer: np.ndarray, in_row: np.ndarray, value_ids: range
+) -> dict[str, np.ndarray]:
+    """Of each query [B, n]: the most likely token, its kind, the answer's NLL in bits, and its rank.
 
-    Rank 1 is best; a value written twice in a row counts once.
+    The rank is among the row's values, 1 the best; a value written twice counts once.
     """
     predicted = logits.argmax(axis=-1)
     repeated = (in_row[:, :, None] == in_row[:, None, :]) & np.tri(in_row.shape[1], k=-1, dtype=bool)

@@ -1,8 +1,9 @@
-"""Recall in natural text without training for it: a passage comes a second time, `distance` tokens after the first.
+"""Recall in natural text, without training for it: a passage that comes a second time.
 
-A row is E, the passage A, filler text, and A again; its control is the same row with an unrelated passage B in place
-of the first A. What the first A saves on the second one, in bits a token, is what the model recalled. A, B and the
-filler stand a third of the held-out text apart; all distances use the same ones, and share the end of the filler.
+A row is E, the passage A, filler text, and A again; its control is the same row with an unrelated passage B
+in place of the first A. What the first A saves on the second one, in bits a token, is what the model
+recalled. A, B and the filler stand a third of the held-out text apart; all distances use the same ones, and
+share the end of the filler.
 """
 
 import dataclasses
@@ -20,7 +21,8 @@ _LN2 = float(np.log(2.0))
 class Repeat:
     """Per distance [distances] and position in the copy [distances, passage_length]; gains in bits a token.
 
-    The distance is that from a token of the second copy to the same token of the first. Intervals resample passages.
+    The distance is that from a token of the second copy to the same token of the first. Intervals resample
+    passages.
     """
 
     passages: int
@@ -35,7 +37,9 @@ class Repeat:
     training_length: int
 
     def scalars(self) -> dict[str, float]:
-        return {f"eval/repeat_gain_{d}": gain.value for d, gain in zip(self.distances, self.gain, strict=True)}
+        return {
+            f"eval/repeat_gain_{d}": gain.value for d, gain in zip(self.distances, self.gain, strict=True)
+        }
 
     def summary(self) -> dict:
         return {
@@ -68,7 +72,7 @@ def measure(
     passage_length: int = 24,
     reach: int = 2,
 ) -> Repeat:
-    """The probe at distances that double from the shortest, with rows of up to reach * training_length inputs."""
+    """The probe at distances that double from the shortest, with rows up to reach * training_length."""
     reachable = min(reach * training_length, len(store.tokens) // 3)
     distances = []
     while (distance := passage_length << len(distances)) + passage_length <= reachable:
@@ -76,7 +80,7 @@ def measure(
     if not distances:
         raise InputError(
             f"the repeat probe needs rows of {2 * passage_length} tokens, but {reach} times the row length is "
-            f"{reach * training_length} and a third of the held-out text is {len(store.tokens) // 3} tokens: "
+            f"{reach * training_length} and a third of the held-out text is {len(store.tokens) // 3}: "
             "evaluate with a longer row_length or more held-out text"
         )
     source = _Passages(store.tokens, tokenizer.end_id, passages, passage_length)
@@ -127,7 +131,7 @@ class _Passages:
         return np.concatenate([end, first, filler, self.copied[:, :-1]], axis=1)
 
     def score(self, scorer, distance: int, control: bool, *, batch_size: int, width: int):
-        """(NLL in nats, 1 where the most likely token is right), [passages, length] each, on the second copy."""
+        """(NLL in nats, whether the most likely token is right) on the second copy, [passages, length]."""
         rows = self.rows(distance, control)
         tokens = np.zeros((-(-len(rows) // batch_size) * batch_size, width), np.int32)
         tokens[: len(rows), : rows.shape[1]] = rows

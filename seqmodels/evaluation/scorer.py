@@ -1,7 +1,7 @@
-"""What can be evaluated: a scorer gives the negative log-likelihood of targets and the logits at chosen positions.
+"""What can be evaluated: whatever gives the loss of targets, and the logits at chosen positions.
 
-A trained model is one (`model_scorer.ModelScorer`); an oracle whose answers are known in advance is another, and
-proves the evaluation without any training.
+A trained model is one (`model_scorer.ModelScorer`); an oracle whose answers are known in advance is another,
+and proves the evaluation without any training.
 """
 
 from collections.abc import Iterable, Iterator
@@ -12,7 +12,7 @@ import numpy as np
 
 
 class Scorer(Protocol):
-    """Answers for a batch of rows: `tokens`, `segment_ids` and `targets` are int32 [B, T], segment 0 is padding."""
+    """Answers for a batch of rows, int32 [B, T] each; segment 0 is padding."""
 
     vocab_size: int
     dtype: str
@@ -25,7 +25,7 @@ class Scorer(Protocol):
 
 
 def in_flight(results: Iterable) -> Iterator:
-    """Passes on (device array, rest) pairs as (numpy array, rest), fetching each after the next was dispatched.
+    """(device array, rest) as (numpy array, rest), each fetched when the next one has been dispatched.
 
     The device never waits for the host: that is worth a tenth of the rate on small models.
     """

@@ -1,8 +1,8 @@
 """Intervals and summary figures: what stands beside every number that the evaluation prints.
 
-All intervals are at 95 %. Resampling draws whole documents or rows, never tokens or queries, since those inside
-one document or row are not independent. Every draw comes from a fixed seed, so a repeated evaluation prints the
-same interval.
+All intervals are at 95 %. Resampling draws whole documents or rows, never tokens or queries, since those
+inside one document or row are not independent. Every draw comes from a fixed seed, so a repeated evaluation
+prints the same interval.
 """
 
 from typing import NamedTuple
@@ -23,19 +23,18 @@ class Estimate(NamedTuple):
 
 
 def wilson(successes: int, trials: int) -> Estimate:
-    """A proportion with Wilson's score interval (Wilson 1927), which stays inside [0, 1] at 0 and at `trials`."""
+    """A proportion with Wilson's score interval (Wilson 1927), which has a width at 0 and at `trials` too."""
     if trials == 0:
         return Estimate(float("nan"), 0.0, 1.0)
     proportion, square = successes / trials, _Z95**2
     centre = (proportion + square / (2 * trials)) / (1 + square / trials)
-    half = _Z95 / (1 + square / trials) * np.sqrt(
-        proportion * (1 - proportion) / trials + square / (4 * trials**2)
-    )
+    spread = np.sqrt(proportion * (1 - proportion) / trials + square / (4 * trials**2))
+    half = _Z95 / (1 + square / trials) * spread
     return Estimate(proportion, float(max(0.0, centre - half)), float(min(1.0, centre + half)))
 
 
 def resample_sums(values: np.ndarray, *, seed: int = 0, resamples: int = RESAMPLES) -> np.ndarray:
-    """[resamples, ...]: sums of `values` [units, ...] over units drawn with replacement, as many as there are.
+    """[resamples, ...]: sums of `values` [units, ...] over as many units drawn with replacement.
 
     One draw serves all trailing axes, so that figures computed from them stay paired.
     """

@@ -27,7 +27,9 @@ def choose(names: list[str] | None, kind: str) -> tuple[str, ...]:
             raise InputError(f"unknown suite {name!r}: the suites are {', '.join(SUITES)}")
         if SUITES[name] != kind:
             fitting = ", ".join(suite for suite, needed in SUITES.items() if needed == kind)
-            raise InputError(f"suite {name!r} needs {SUITES[name]} data, and this run's is {kind}: choose from {fitting}")
+            raise InputError(
+                f"suite {name!r} needs {SUITES[name]} data, and this run's is {kind}: choose from {fitting}"
+            )
     return tuple(dict.fromkeys(names))
 
 

@@ -1,8 +1,9 @@
 """Documents as windows, windows as packed rows: which tokens a model sees when a target is scored.
 
 The inputs of a document of text tokens `a b c` are `E a b c` and its targets `a b c E`, where E is the
-end-of-text id; without the start token the inputs are `a b c` and `a` is no target. A window is a run of inputs.
-Each window becomes a segment of its own, so that packing several into a row changes nothing but the padding.
+end-of-text id; without the start token the inputs are `a b c` and `a` is no target. A window is a run of
+inputs. Each window becomes a segment of its own, so that packing several into a row changes nothing but the
+padding.
 """
 
 import bisect
@@ -58,13 +59,16 @@ def documents(store, tokenizer, *, start_token: bool = True, max_tokens: int | N
             complete[-1] = False
             sizes[-1] = len(tokenizer.decode(store.tokens[first[-1] : first[-1] + length[-1]]))
     if not start_token:
-        unscored = [len(tokenizer.decode(store.tokens[a : a + 1])) if n else 0 for a, n in zip(first, length, strict=True)]
+        unscored = [
+            len(tokenizer.decode(store.tokens[a : a + 1])) if n else 0
+            for a, n in zip(first, length, strict=True)
+        ]
         sizes = sizes - np.array(unscored, np.int64)
     return Documents(store.tokens, first, length, sizes, complete, tokenizer.end_id, start_token)
 
 
 class Windows(NamedTuple):
-    """Runs of inputs, [windows] each: inputs `start` to `start + length` of a document, scored from `scored_from`."""
+    """Runs of inputs, [windows] each: inputs `start` to `start + length` of a document."""
 
     document: np.ndarray
     start: np.ndarray
@@ -80,8 +84,8 @@ def cut(inputs: np.ndarray, window: int, stride: int) -> Windows:
     """
     if not 1 <= stride <= window:
         raise InputError(
-            f"stride {stride} with windows of {window}: the stride must be from 1 to the window, or tokens between "
-            "windows would never be scored"
+            f"stride {stride} with windows of {window}: the stride must be from 1 to the window, or tokens "
+            "between windows would never be scored"
         )
     count = np.where(inputs > 0, 1 + np.maximum(0, -(-(inputs - window) // stride)), 0)
     document = np.repeat(np.arange(len(inputs)), count)
@@ -93,7 +97,7 @@ def cut(inputs: np.ndarray, window: int, stride: int) -> Windows:
 
 
 def pack(lengths: np.ndarray, row_length: int) -> list[list[int]]:
-    """Rows of window indices whose lengths fit into row_length: full ones alone, the rest best-fit decreasing."""
+    """Rows of window indices that fit into row_length: full windows alone, the rest best-fit decreasing."""
     order = np.argsort(-lengths, kind="stable")
     rows = [[int(w)] for w in order[lengths[order] == row_length]]
     room: list[tuple[int, int]] = []  # (free positions, row), ascending
@@ -122,7 +126,9 @@ class Rows(NamedTuple):
     unit: np.ndarray
 
 
-def fill(source: Documents, windows: Windows, rows: list[list[int]], batch_size: int, row_length: int) -> Rows:
+def fill(
+    source: Documents, windows: Windows, rows: list[list[int]], batch_size: int, row_length: int
+) -> Rows:
     """The windows of `rows` laid out; rows missing up to batch_size, and room left in a row, are padding."""
     tokens, segments, targets = (np.zeros((batch_size, row_length), np.int32) for _ in range(3))
     unit = np.full((batch_size, row_length), -1, np.int64)
@@ -136,8 +142,12 @@ def fill(source: Documents, windows: Windows, rows: list[list[int]], batch_size:
             base = int(source.first[d]) - source.start_token
             at_start = source.start_token and start == 0
             at_end = bool(source.complete[d]) and start + length == inputs[d]
-            tokens[r, column + at_start : column + length] = source.tokens[base + start + at_start : base + start + length]
-            targets[r, column : column + length - at_end] = source.tokens[base + start + 1 : base + start + length + 1 - at_end]
+            tokens[r, column + at_start : column + length] = source.tokens[
+                base + start + at_start : base + start + length
+            ]
+            targets[r, column : column + length - at_end] = source.tokens[
+                base + start + 1 : base + start + length + 1 - at_end
+            ]
             unit[r, column + int(windows.scored_from[w]) - start : column + length] = 2 * d
             if at_start:
                 tokens[r, column] = source.end_id

@@ -49,7 +49,7 @@ class PreviousToken(ContextFree):
 
 
 class ContextLength(ContextFree):
-    """-ln p = number of tokens of its window that a target has before it: reads off which context it was given."""
+    """-ln p = number of tokens of its window that stand before a target: shows the context it was given."""
 
     def __init__(self, vocab_size):
         self.vocab_size = vocab_size
@@ -63,8 +63,8 @@ class ContextLength(ContextFree):
 
 
 class Copier:
-    """Answers a query with the value that last followed it, if that value stands at most `window` tokens back;
-    otherwise it is uniform over `values`.
+    """Answers a query with the value that last followed it, if that value stands at most `window` tokens
+    back; otherwise it is uniform over `values`.
     """
 
     dtype = "float32"

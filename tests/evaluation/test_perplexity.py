@@ -1,4 +1,4 @@
-"""Perplexity scores every text token once, in its own context, whatever the window, stride, batch or order."""
+"""Perplexity scores every text token once, in its own context, whatever the window, batch or order."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,9 @@ STREAM = [0, 0, 0, 0, 0, 1, 1, 1, 2, 3]
 STUB_4 = ContextFree([1 / 2, 1 / 4, 1 / 8, 1 / 8, 0.0])
 
 
-@pytest.mark.parametrize("start_token, tokens, bits, expected", [(False, 9, 16, 3.4290), (True, 10, 17, 3.2490)])
+@pytest.mark.parametrize(
+    "start_token, tokens, bits, expected", [(False, 9, 16, 3.4290), (True, 10, 17, 3.2490)]
+)
 def test_known_stream_at_every_window_and_stride(start_token, tokens, bits, expected):
     """3.2813 would mean that the first token of each window was skipped, 4.0 a mean of window means."""
     for window in (2, 3, 4, 10, 100):
@@ -20,7 +22,13 @@ def test_known_stream_at_every_window_and_stride(start_token, tokens, bits, expe
             if stride > window:
                 continue
             result = perplexity.strided(
-                STUB_4, Store([STREAM]), Ids(4), window=window, stride=stride, batch_size=2, start_token=start_token
+                STUB_4,
+                Store([STREAM]),
+                Ids(4),
+                window=window,
+                stride=stride,
+                batch_size=2,
+                start_token=start_token,
             )
             assert result.tokens_scored == tokens
             assert result.nll_sum / np.log(2) == pytest.approx(bits, abs=1e-5)
@@ -56,7 +64,7 @@ def test_bytes_of_an_unscored_first_token_do_not_count():
 
 @pytest.mark.parametrize("window, stride", [(4, 4), (4, 1), (6, 2), (6, 4)])
 def test_every_token_sees_the_context_of_the_protocol(window, stride):
-    """A token after the first window has at least window - stride inputs before its own one, at most window - 1."""
+    """Behind the first window a token has window - stride to window - 1 inputs before its own one."""
     length = 23
     store = Store([np.arange(length) % 7])
     seen = []
@@ -68,10 +76,9 @@ def test_every_token_sees_the_context_of_the_protocol(window, stride):
             return values
 
     result = perplexity.strided(Recorder(9), store, Ids(8), window=window, stride=stride, batch_size=1)
-    # Input i (from 0) is the last of context: i + 1 inputs in the first window, then window - stride + 1 to window.
-    expected = [
-        i + 1 if i < window else window - stride + 1 + (i - window) % stride for i in range(length)
-    ]
+    # Input i (from 0) is the last of context: i + 1 inputs in the first window, then window - stride + 1 to
+    # window.
+    expected = [i + 1 if i < window else window - stride + 1 + (i - window) % stride for i in range(length)]
     assert result.nll_sum == sum(expected)
     assert result.end_of_text_targets == 1
 
@@ -127,7 +134,7 @@ def test_interval_resamples_documents():
 
 
 def test_what_cannot_be_scored_is_refused():
-    """An empty split, an id outside the vocabulary and a diverged model each end in a sentence, not in a figure."""
+    """An empty split, an id outside the vocabulary, a diverged model: a sentence each, and no figure."""
     with pytest.raises(InputError, match="no token to score"):
         perplexity.disjoint(STUB_4, Store([[]]), Ids(4), window=4, batch_size=1)
     with pytest.raises(InputError, match="token id 9"):

@@ -1,4 +1,4 @@
-"""Recall by distance: oracles of known memory get the figures that they must, at exactly the distances they must."""
+"""Recall by distance: oracles of known memory get the figures they must, at exactly the right distances."""
 
 import numpy as np
 import pytest
