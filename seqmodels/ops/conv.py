@@ -5,6 +5,7 @@ import jax.numpy as jnp
 
 from seqmodels.ops import segments
 from seqmodels.ops.arguments import require_rank, require_segment_ids, require_shape
+from seqmodels.ops.precision import sum_dtype
 
 
 def causal_conv(
@@ -28,7 +29,7 @@ def causal_conv(
     batch, length, width = _check(x, weight, bias, initial_state, segment_ids)
     taps = weight.shape[0]
     state = jnp.zeros((batch, taps - 1, width), x.dtype) if initial_state is None else initial_state
-    dtype = jnp.promote_types(jnp.promote_types(x.dtype, state.dtype), jnp.float32)
+    dtype = sum_dtype(x.dtype, state.dtype)
     if segment_ids is None:
         window = jnp.concatenate([state.astype(dtype), x.astype(dtype)], axis=1)
         y = sum(weight[tap].astype(dtype)[None, None] * window[:, tap : tap + length] for tap in range(taps))

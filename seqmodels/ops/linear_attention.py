@@ -15,6 +15,7 @@ from seqmodels.ops import segments
 from seqmodels.ops.arguments import require_chunk_size, require_rank, require_segment_ids, require_shape
 from seqmodels.ops.linear_attention_chunked import chunked, parallel
 from seqmodels.ops.methods import resolve
+from seqmodels.ops.precision import sum_dtype
 from seqmodels.ops.recurrence import linear_recurrence
 
 METHODS = ("sequential", "associative", "chunked", "parallel")
@@ -60,7 +61,7 @@ def linear_attention(
     state are float32.
     """
     method = _check(q, k, v, log_decay, normalize, initial_state, segment_ids, method, chunk_size)
-    output, dtype = v.dtype, jnp.promote_types(v.dtype, jnp.float32)
+    output, dtype = v.dtype, sum_dtype(v.dtype)
     batch, length, heads, width = k.shape
     scale = 1.0 if normalize else width**-0.5 if scale is None else scale
     if normalize:

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from seqmodels.ops import segments
 from seqmodels.ops.arguments import require_segment_ids, require_shape
 from seqmodels.ops.methods import resolve
+from seqmodels.ops.precision import sum_dtype
 
 METHODS = ("sequential", "associative")
 
@@ -47,8 +48,8 @@ def linear_recurrence(
         require_shape("linear_recurrence", "initial_state", initial_state, "[B, *S]", state_shape)
     method = resolve("linear_recurrence", method, METHODS, length)
 
-    output = jnp.promote_types(a.dtype, x.dtype) if jnp.iscomplexobj(a) else x.dtype
-    dtype = jnp.promote_types(output, jnp.float32)
+    dtype = sum_dtype(a.dtype, x.dtype)
+    output = dtype if jnp.iscomplexobj(a) else x.dtype
     a = jnp.broadcast_to(a.astype(dtype), (a.shape[0], length, *a.shape[2:]))
     x = jnp.broadcast_to(x.astype(dtype), shape)
     state = jnp.zeros(state_shape, dtype) if initial_state is None else initial_state.astype(dtype)
