@@ -27,11 +27,22 @@ class CheckpointWriteError(Exception):
     status = 4
 
 
+class Interrupted(Exception):
+    """A signal ended the run before its last step."""
+
+    def __init__(self, message: str, signal_number: int):
+        super().__init__(message)
+        self.status = 128 + signal_number  # as a shell reports it
+
+
 @contextlib.contextmanager
 def exit_status() -> Iterator[None]:
     """Turns the errors above into one message on stderr and their exit status; others keep their traceback."""
     try:
         yield
-    except (InputError, NonFiniteError, CheckpointWriteError) as error:
-        print(f"error: {error}", file=sys.stderr)
+    except (InputError, NonFiniteError, CheckpointWriteError, Interrupted) as error:
+        # Gin adds a line for each configurable that the error passed through.
+        message = str(error).partition("\n  In call to configurable ")[0]
+        kind = "" if isinstance(error, Interrupted) else "error: "
+        print(f"{kind}{message}", file=sys.stderr)
         sys.exit(error.status)

@@ -1,0 +1,122 @@
+"""The config of a run: gin files and `--gin.NAME=VALUE` flags, checked before anything is built.
+
+Classes are registered and reached by reference; only `train` and `evaluate` are called with what was bound.
+"""
+
+import dataclasses
+import os
+import tokenize
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import gin
+from gin import config as gin_config
+from gin import config_parser
+
+from seqmodels.config_checks import check, reachable, resolve
+from seqmodels.config_reader import MACRO, Bindings, Key, parameters, read
+from seqmodels.errors import InputError
+
+ROOTS = ("train", "evaluate")
+FLAG = "--gin."
+
+
+class Difference(NamedTuple):
+    """A setting that two configs give different values, as gin literals."""
+
+    name: str
+    old: str
+    new: str
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.old} -> {self.new}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """A loaded config: its bindings, and all of them as one gin text that `load` reads again."""
+
+    bindings: Bindings
+    text: str
+
+    def differences(self, saved: str | Path) -> list[Difference]:
+        """What training would see change from the config file `saved` to this one, by name."""
+        old = _settings(read([saved]))
+        new = _settings(self.bindings)
+        changed = []
+        for key in sorted({*old, *new}):
+            before, after = (side.get(key) or _default(key) for side in (old, new))
+            if before != after:
+                changed.append(Difference(str(key), before, after))
+        return changed
+
+
+def split_arguments(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Parts command-line arguments into gin bindings ("NAME = VALUE") and the rest.
+
+    A value that is no gin literal is a string: `--gin.TextFiles.train=data/*.txt` needs no quotes.
+    """
+    bindings, rest = [], []
+    for argument in arguments:
+        if not argument.startswith(FLAG):
+            rest.append(argument)
+            continue
+        name, _, value = argument.removeprefix(FLAG).partition("=")
+        if not name.strip() or not value.strip():
+            raise InputError(f"{argument}: write {FLAG}NAME=VALUE.")
+        bindings.append(f"{name} = {value if _is_literal(value) else repr(value)}")
+    return bindings, rest
+
+
+def load(files: Sequence[str | Path], flags: Sequence[str] = (), *, overridable: str | None = None) -> Config:
+    """Reads, checks and binds a config; the registered names must have been imported.
+
+    Args:
+        files: gin files; later ones override earlier ones.
+        flags: "NAME = VALUE" each, as `split_arguments` gives them; they override the files.
+        overridable: if given, flags may only set this root ("evaluate") and what it refers to.
+    """
+    bindings = read([os.fspath(file) for file in files], flags)
+    check(bindings, ROOTS)
+    if overridable is not None:
+        _check_overrides(bindings, flags, overridable)
+    gin.clear_config()
+    for key, binding in bindings.items():
+        gin.bind_parameter(key, binding.value)
+    gin.finalize()
+    return Config(bindings, gin.config_str(max_line_length=110))
+
+
+def operative_text() -> str:
+    """What the run has used so far, defaults included, as a gin text that `load` reads again."""
+    return gin.operative_config_str(max_line_length=110)
+
+
+def _is_literal(value: str) -> bool:
+    try:
+        config_parser.ConfigParser(value, gin_config.ParserDelegate(skip_unknown=True)).parse_value()
+    except (SyntaxError, ValueError, tokenize.TokenError):
+        return False
+    return True
+
+
+def _check_overrides(bindings: Bindings, flags: Sequence[str], root: str) -> None:
+    allowed = {selector for _, selector in reachable(bindings, [root])}
+    for key in read([], flags):
+        if key.selector not in allowed:
+            raise InputError(f"{FLAG}{key}: only {root} and what it refers to can be set here.")
+
+
+def _settings(bindings: Bindings) -> dict[Key, str]:
+    """What training uses: its bindings as literals, with macros resolved."""
+    used = {selector for _, selector in reachable(bindings, ["train"])} - {MACRO}
+    return {
+        key: repr(resolve(value, bindings, where))
+        for key, (value, where) in bindings.items()
+        if key.selector in used
+    }
+
+
+def _default(key: Key) -> str:
+    return repr(parameters(gin_config._REGISTRY[key.selector].wrapped)[key.parameter].default)

@@ -1,0 +1,181 @@
+"""Reads gin files into bindings that know their file and line.
+
+Gin's own parser does the parsing. What it lets pass is caught here: names that do not exist, a name bound twice in
+one file, an include sought beside the working directory instead of the file that includes it.
+"""
+
+import difflib
+import inspect
+import io
+import tokenize
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from gin import config as gin_config
+from gin import config_parser
+
+from seqmodels.errors import InputError
+
+MACRO = "gin.macro"
+
+
+class Key(NamedTuple):
+    """What a binding sets: `scope/selector.parameter`; a macro NAME is Key(NAME, MACRO, "value")."""
+
+    scope: str
+    selector: str
+    parameter: str
+
+    def __str__(self) -> str:
+        if self.selector == MACRO:
+            return self.scope
+        scope = f"{self.scope}/" if self.scope else ""
+        return f"{scope}{self.selector.rpartition('.')[2]}.{self.parameter}"
+
+
+class Binding(NamedTuple):
+    """A value and the place that gave it: `FILE:LINE`, or the command-line flag."""
+
+    value: Any
+    where: str
+
+
+Bindings = dict[Key, Binding]
+
+
+def read(files: Sequence[str | Path], flags: Sequence[str] = ()) -> Bindings:
+    """The bindings of `files` and then of `flags` ("NAME = VALUE" each); later ones override earlier ones.
+
+    An included file is looked for beside the file that includes it, and a file that several others include is read
+    once, where it is first named: a second reading would undo what was set on top of it.
+    """
+    bindings: Bindings = {}
+    read_already: set[Path] = set()
+    for file in files:
+        _read_file(Path(file), bindings, read_already, within=())
+    bound: dict[Key, str] = {}
+    for flag in flags:
+        where = f"--gin.{flag.replace(' = ', '=', 1)}"
+        for statement, _ in _statements(flag, where=lambda line, where=where: where):
+            if not isinstance(statement, config_parser.BindingStatement):
+                raise InputError(f"{where}: write --gin.NAME=VALUE.")
+            _bind(statement, where, bound, bindings)
+    return bindings
+
+
+def parameters(configurable: Callable | type) -> dict[str, inspect.Parameter]:
+    """The parameters of a function, or of the constructor of a class, by name."""
+    function = constructor(configurable)
+    found = dict(inspect.signature(function).parameters)
+    if function is not configurable:
+        found.pop("self", None)
+    return {name: p for name, p in found.items() if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)}
+
+
+def constructor(configurable: Callable | type) -> Callable:
+    """What is called when the configurable is: the `__init__` of a class, a function itself."""
+    return configurable.__init__ if inspect.isclass(configurable) else configurable
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """A sentence that names the right word: the nearest one, or all of them where none is near."""
+    known = sorted(known)
+    near = difflib.get_close_matches(word, known, n=1)
+    return f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known) or 'none'}."
+
+
+def _read_file(path: Path, bindings: Bindings, read_already: set[Path], within: tuple[Path, ...]) -> None:
+    identity = path.resolve()
+    if identity in within:
+        raise InputError(f"{path}: includes itself.")
+    if identity in read_already:
+        return
+    read_already.add(identity)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        hint = " A setting is written --gin.NAME=VALUE." if "=" in path.name else ""
+        raise InputError(f"{path}: there is no such config file.{hint}") from None
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: not UTF-8 text, at byte {error.start}.") from None
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror}.") from None
+    bound: dict[Key, str] = {}
+    for statement, where in _statements(text, where=lambda line: f"{path}:{line}"):
+        if isinstance(statement, config_parser.ImportStatement):
+            raise InputError(f"{where}: 'import' is not needed: every name of the package is known.")
+        if isinstance(statement, config_parser.BindingStatement):
+            _bind(statement, where, bound, bindings)
+        elif isinstance(statement, config_parser.IncludeStatement):
+            if bound:
+                raise InputError(f"{where}: an include must stand above all bindings, which it would override.")
+            included = path.parent / statement.filename
+            if not included.exists():
+                raise InputError(f"{where}: there is no file {included} (sought beside {path}).")
+            _read_file(included, bindings, read_already, (*within, identity))
+
+
+def _statements(text: str, where: Callable[[int], str]) -> Iterable[tuple[Any, str]]:
+    """The statements of a gin text, each with its place; what cannot be parsed is an InputError there."""
+    references = _References()
+    line = 1
+    try:
+        parser = config_parser.ConfigParser(io.StringIO(text), references)
+        while (statement := parser.parse_statement()) is not None:
+            line = statement.location.line_num
+            if references.unknown:
+                name = references.unknown[0].rpartition("/")[2]
+                raise InputError(f"{where(line)}: there is no {name!r}; {nearest(name, configurable_names())}")
+            yield statement, where(line)
+    except SyntaxError as error:
+        message = str(error.msg).partition("\n")[0]
+        raise InputError(f"{where(error.lineno or line)}: {message}") from None
+    except tokenize.TokenError as error:
+        raise InputError(f"{where(error.args[1][0])}: {error.args[0]}.") from None
+
+
+class _References(config_parser.ParserDelegate):
+    """Makes gin's references and notes the unknown ones: gin would wrap what is raised from in here."""
+
+    def __init__(self):
+        self.unknown: list[str] = []
+
+    def configurable_reference(self, scoped_name, evaluate):
+        try:
+            return gin_config.ConfigurableReference(scoped_name, evaluate)
+        except (ValueError, KeyError):
+            self.unknown.append(scoped_name)
+
+    def macro(self, name):
+        return gin_config.ParserDelegate().macro(name)
+
+
+def _bind(statement, where: str, bound: dict[Key, str], bindings: Bindings) -> None:
+    key = _key(statement, where)
+    if key in bound:
+        raise InputError(f"{where}: {key} is bound twice, first at {bound[key]}.")
+    bound[key] = where
+    bindings[key] = Binding(statement.value, where)
+
+
+def _key(statement, where: str) -> Key:
+    if not statement.arg_name:
+        return Key("/".join(filter(None, (statement.scope, statement.selector))), MACRO, "value")
+    try:
+        entry = gin_config._REGISTRY.get_match(statement.selector)
+    except KeyError:
+        raise InputError(f"{where}: {statement.selector!r} is ambiguous; write its module too.") from None
+    if entry is None:
+        known = nearest(statement.selector, configurable_names())
+        raise InputError(f"{where}: there is no {statement.selector!r}; {known}")
+    known = [name for name in parameters(entry.wrapped) if name not in (entry.denylist or ())]
+    if statement.arg_name not in known:
+        hint = nearest(statement.arg_name, known)
+        raise InputError(f"{where}: {statement.selector} has no parameter {statement.arg_name!r}; {hint}")
+    return Key(statement.scope or "", entry.selector, statement.arg_name)
+
+
+def configurable_names() -> list[str]:
+    """The names that a config may use."""
+    return sorted({entry.name for _, entry in gin_config._REGISTRY.items() if entry.module != "gin"})

@@ -1,0 +1,87 @@
+"""TensorBoard: the event file of a run.
+
+Events are written by the calling thread: the library's own writer has a thread that dies on a full disk, after which
+every flush waits for ever.
+"""
+
+import os
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from tensorboardX import summary
+from tensorboardX.event_file_writer import EventsWriter
+from tensorboardX.proto import event_pb2
+
+OVERLAYS = {"loss": ("train/loss", "eval/loss"), "bits_per_byte": ("train/bits_per_byte", "eval/bits_per_byte")}
+BY_TOKENS = ("train/loss", "train/bits_per_byte", "eval/loss", "eval/bits_per_byte", "eval/recall_area")
+
+
+class EventFile:
+    """Writes one event file into the run directory, going on after `step`.
+
+    TensorBoard drops what earlier files of the run hold beyond `step`. The curves against tokens, whose x is no step,
+    are dropped with it as a whole and written again from `lines`.
+
+    Args:
+        directory: the run directory.
+        step: the step that the run goes on from, 0 for a new run.
+        lines: of metrics.jsonl, up to `step`.
+    """
+
+    def __init__(self, directory: Path, step: int, lines: Iterable[dict[str, Any]]):
+        # Names have the second of the start; the process keeps two starts within a second apart.
+        self._writer = EventsWriter(os.fspath(directory / "events"), f".{os.getpid()}")
+        start = event_pb2.SessionLog(status=event_pb2.SessionLog.SessionStatus.Value("START"))
+        self._write(time.time(), step=step + 1, session_log=start)
+        self._summary(summary.custom_scalars(_layout()), 0)
+        for line in lines:
+            self._by_tokens(line["tokens"], line["time"], line)
+        self.flush()
+
+    def scalars(self, step: int, tokens: int, seconds: float, values: dict[str, float]) -> None:
+        """Adds scalars at a step, and the headline ones at the tokens trained on; they are on disk on return."""
+        for tag, value in values.items():
+            self._summary(summary.scalar(tag, value), step, seconds)
+        self._by_tokens(tokens, seconds, values)
+        self.flush()
+
+    def text(self, tag: str, text: str, step: int) -> None:
+        """Adds a text, shown as it is."""
+        indented = "".join(f"    {line}\n" for line in text.split("\n"))
+        self._summary(summary.text(tag, indented), step)
+        self.flush()
+
+    def hyperparameters(self, settings: dict[str, Any], metrics: Iterable[str]) -> None:
+        """Adds the settings of the run for TensorBoard's table of runs, which shows the last value of `metrics`."""
+        plain = {
+            name: value if isinstance(value, (bool, int, float, str)) else str(value)
+            for name, value in settings.items()
+        }
+        for part in summary.hparams(plain, dict.fromkeys(metrics, 0.0)):
+            self._summary(part, 0)
+        self.flush()
+
+    def flush(self) -> None:
+        """Hands everything to the operating system."""
+        self._writer.flush()
+
+    def close(self) -> None:
+        """Flushes and closes."""
+        self._writer.close()
+
+    def _by_tokens(self, tokens: int, seconds: float, values: dict[str, Any]) -> None:
+        for tag in BY_TOKENS:
+            if tag in values:
+                self._summary(summary.scalar(f"by_tokens/{tag}", values[tag]), tokens, seconds)
+
+    def _summary(self, content: Any, step: int, seconds: float | None = None) -> None:
+        self._write(seconds or time.time(), step=step, summary=content)
+
+    def _write(self, seconds: float, **content: Any) -> None:
+        self._writer.write_event(event_pb2.Event(wall_time=seconds, **content))
+
+
+def _layout() -> dict[str, dict[str, list]]:
+    return {"train and eval": {name: ["Multiline", list(tags)] for name, tags in OVERLAYS.items()}}

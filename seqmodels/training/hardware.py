@@ -1,0 +1,66 @@
+"""What the machine is: platform, devices, and how fast its matrix products are."""
+
+import os
+import re
+import time
+
+import jax
+import jax.numpy as jnp
+
+from seqmodels.errors import InputError
+
+# Dense products a second of one device at full precision of the type, from the vendors' data sheets.
+PEAK_FLOPS = {
+    ("A100", "bfloat16"): 312e12,
+    ("A100", "float32"): 19.5e12,
+    ("H100", "bfloat16"): 989e12,
+    ("H100", "float32"): 67e12,
+    ("H200", "bfloat16"): 989e12,
+    ("H200", "float32"): 67e12,
+    ("L4", "bfloat16"): 121e12,
+    ("L4", "float32"): 30.3e12,
+    ("TPU v4", "bfloat16"): 275e12,
+    ("TPU v5 lite", "bfloat16"): 197e12,
+    ("TPU v5", "bfloat16"): 459e12,
+    ("TPU v6 lite", "bfloat16"): 918e12,
+}
+
+
+def check_platform() -> None:
+    """Raises InputError, in one line, if the platform that JAX_PLATFORMS asks for is not there."""
+    try:
+        jax.devices()
+    except RuntimeError as error:
+        asked = os.environ.get("JAX_PLATFORMS") or jax.config.jax_platforms
+        reason = str(error).strip().partition("\n")[0]
+        raise InputError(f"JAX_PLATFORMS={asked} asks for a device that this machine does not have ({reason}).") from None
+
+
+def describe() -> str:
+    """One line: the platform, and the number and kind of its devices."""
+    devices = jax.devices()
+    processes = f" in {jax.process_count()} processes" if jax.process_count() > 1 else ""
+    plural = "s" if len(devices) > 1 else ""
+    return f"{devices[0].platform}, {len(devices)} device{plural} ({devices[0].device_kind}){processes}"
+
+
+def product_ceiling(dtype: str, *, size: int = 1024, repetitions: int = 8) -> tuple[float, str]:
+    """The multiply-adds, counted as 2, that all devices can do a second, and where the figure is from.
+
+    Known accelerators: the vendor's figure. Others: measured, as the fastest of a few square products; the devices
+    of a CPU share its cores, so that one of them measures all.
+    """
+    kind = jax.devices()[0].device_kind
+    for (name, of_dtype), peak in sorted(PEAK_FLOPS.items(), key=lambda item: -len(item[0][0])):
+        if of_dtype == dtype and re.search(rf"\b{name}\b", kind):
+            return peak * jax.device_count(), f"{name} data sheet"
+    matrix = jnp.ones((size, size), dtype)
+    product = jax.jit(jnp.matmul)
+    jax.block_until_ready(product(matrix, matrix))
+    fastest = float("inf")
+    for _ in range(repetitions):
+        start = time.perf_counter()
+        jax.block_until_ready(product(matrix, matrix))
+        fastest = min(fastest, time.perf_counter() - start)
+    devices = 1 if jax.default_backend() == "cpu" else jax.device_count()
+    return devices * 2 * size**3 / fastest, f"measured on products of {size}"

@@ -1,0 +1,28 @@
+"""Where arrays live: parameters on every device, rows of the batch spread over all of them."""
+
+from typing import Any
+
+import jax
+from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
+
+ROWS = "rows"
+
+
+def make_mesh() -> Mesh:
+    """All devices of all processes in one axis, over which the rows of a batch are spread."""
+    return jax.make_mesh((jax.device_count(),), (ROWS,), axis_types=(AxisType.Auto,))
+
+
+def replicated(mesh: Mesh) -> NamedSharding:
+    """A whole copy on every device."""
+    return NamedSharding(mesh, PartitionSpec())
+
+
+def by_rows(mesh: Mesh) -> NamedSharding:
+    """Micro-batches `[accumulation, rows, ...]` with the rows spread over the devices."""
+    return NamedSharding(mesh, PartitionSpec(None, ROWS))
+
+
+def replicate(tree: Any, sharding: NamedSharding) -> Any:
+    """A copy of every leaf on every device."""
+    return jax.device_put(tree, sharding)

@@ -1,0 +1,140 @@
+"""A run directory: what was asked, what was used, what came out.
+
+    config.gin  operative.gin  run.json     what was asked, what was used, versions, device, data
+    metrics.jsonl  events.out.tfevents.*    the same scalars, each step once, across resumes
+    checkpoints/STEP/                       parameters, optimizer state, position in the data
+    eval/STEP/                              what eval.py wrote
+"""
+
+import fcntl
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from seqmodels.errors import InputError
+from seqmodels.training import metrics_file
+
+_LOCK = ".lock"
+
+
+class RunDirectory:
+    """The directory of an existing run, to read from or to go on in.
+
+    Raises:
+        InputError: there is no run at this path.
+    """
+
+    def __init__(self, path: str | os.PathLike):
+        self.path = Path(path).absolute()
+        if not self.path.is_dir():
+            raise InputError(f"there is no run directory {path}.")
+        if not self.config_file.is_file():
+            raise InputError(f"{path} is no run directory: it has no config.gin.")
+
+    @property
+    def name(self) -> str:
+        """The name of the run, as TensorBoard shows it."""
+        return self.path.name
+
+    @property
+    def config_file(self) -> Path:
+        """The full config, which loads again as it is."""
+        return self.path / "config.gin"
+
+    @property
+    def config_text(self) -> str:
+        """The text of config.gin."""
+        return self.config_file.read_text(encoding="utf-8")
+
+    @property
+    def checkpoints(self) -> Path:
+        """Where the checkpoints lie, one folder a step."""
+        return self.path / "checkpoints"
+
+    @property
+    def metrics_file(self) -> Path:
+        """The scalars, a line a step."""
+        return self.path / "metrics.jsonl"
+
+    def evaluation(self, step: int) -> Path:
+        """Where an evaluation of the checkpoint at `step` goes."""
+        return self.path / "eval" / str(step)
+
+    def metrics(self) -> list[dict[str, Any]]:
+        """The lines of metrics.jsonl: {"step", "tokens", "time", tag: value, ...}."""
+        return metrics_file.read(self.metrics_file)
+
+    def information(self) -> dict[str, Any]:
+        """What run.json says."""
+        try:
+            return json.loads((self.path / "run.json").read_text(encoding="utf-8"))
+        except (OSError, json.JSONDecodeError) as error:
+            raise InputError(f"{self.path / 'run.json'} cannot be read: {error}.") from None
+
+    def write(self, name: str, text: str) -> None:
+        """Writes a file of the run so that a reader, or a crash, sees the old one or the new one whole."""
+        write_whole(self.path / name, text)
+
+
+def is_run(path: Path) -> bool:
+    """Whether a run was started at this path."""
+    return (path / "config.gin").is_file()
+
+
+def check_free(path: Path) -> None:
+    """Raises InputError unless a new run can start at `path`: it may hold nothing that is not ours."""
+    if path.exists() and not path.is_dir():
+        raise InputError(f"--run-dir {path} is a file; name a directory that is new, empty or a run's own.")
+    if path.is_dir() and not is_run(path):
+        others = sorted(entry.name for entry in path.iterdir() if not entry.name.startswith("."))
+        if others:
+            raise InputError(
+                f"--run-dir {path} holds other files ({', '.join(others[:3])}{', ...' if others[3:] else ''}) and no "
+                "run; name a directory that is new, empty or a run's own."
+            )
+
+
+class Lock:
+    """Keeps a second process out of a run directory; the system frees it when its holder ends, however it ends.
+
+    Raises:
+        InputError: another process is training in this directory.
+    """
+
+    def __init__(self, path: Path):
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            self._file = open(path / _LOCK, "a+", encoding="utf-8")  # noqa: SIM115 (held open until the run ends)
+        except OSError as error:
+            raise InputError(f"--run-dir {path} cannot be written: {error.strerror}.") from None
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            self._file.seek(0)
+            holder = self._file.read().strip() or "another process"
+            self._file.close()
+            raise InputError(f"--run-dir {path} is in use by {holder}; two runs cannot share a directory.") from None
+        self._file.truncate(0)
+        self._file.write(f"process {os.getpid()} on {os.uname().nodename}\n")
+        self._file.flush()
+
+    def release(self) -> None:
+        """Lets others in."""
+        self._file.close()
+
+    def __enter__(self) -> "Lock":
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.release()
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Writes a text file through a hidden partial one, so that it is never seen half written."""
+    partial = path.with_name(f".{path.name}.partial")
+    with open(partial, "w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    partial.replace(path)

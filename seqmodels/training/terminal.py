@@ -1,0 +1,48 @@
+"""What a run shows while it trains: a live line on a terminal, plain lines elsewhere."""
+
+import datetime
+import sys
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+SHOWN = {  # tag: how it reads
+    "train/loss": "loss {:.4f}",
+    "train/bits_per_byte": "bits/byte {:.3f}",
+    "train/learning_rate": "rate {:.2e}",
+    "train/tokens_per_second": "{:,.0f} tokens/s",
+}
+
+
+class Terminal:
+    """Shows the progress of `steps` updates."""
+
+    def __init__(self, step: int, steps: int):
+        self._steps = steps
+        self._console = Console(file=sys.stdout, soft_wrap=True, highlight=False)
+        self._progress = None
+        if self._console.is_terminal:
+            columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"))
+            self._progress = Progress(*columns, console=self._console)
+            self._task = self._progress.add_task("", total=steps, completed=step)
+            self._progress.start()
+
+    def show(self, step: int, values: dict[str, float], seconds_left: float) -> None:
+        """Shows the figures of a step and the time left."""
+        figures = [text.format(values[tag]) for tag, text in SHOWN.items() if tag in values]
+        left = datetime.timedelta(seconds=round(seconds_left))
+        description = "  ".join([*figures, f"{left} left"])
+        if self._progress is not None:
+            self._progress.update(self._task, completed=step, description=description)
+        else:
+            self.say(f"step {step}/{self._steps}  {description}")
+
+    def say(self, text: str) -> None:
+        """Prints a line that stays."""
+        self._console.print(text, markup=False)
+        self._console.file.flush()
+
+    def close(self) -> None:
+        """Leaves the last figures standing."""
+        if self._progress is not None:
+            self._progress.stop()
