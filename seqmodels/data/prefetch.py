@@ -10,8 +10,8 @@ from seqmodels.data.packing import Batch
 class Prefetch:
     """Hands out `(batch, state)` from a stream; `state` is the stream's position after exactly that batch.
 
-    The stream itself runs ahead of what has been consumed: a checkpoint must hold the state handed out here. An
-    exception in the stream is raised where its batch would have come.
+    The stream itself runs ahead of what has been consumed: a checkpoint must hold the state handed out here.
+    An exception in the stream is raised where its batch would have come.
 
     Attributes:
         waited: seconds that `next` has spent waiting for batches.

@@ -1,4 +1,4 @@
-"""Text as training data: a corpus, a tokenizer, and the token store they make."""
+"""Text as training data: a corpus, a tokenizer, and the token stores that they make."""
 
 import hashlib
 import os
@@ -12,6 +12,7 @@ import gin
 
 from seqmodels.data.corpora import Corpus
 from seqmodels.data.packing import PackedRows, PackedStream
+from seqmodels.data.streaming import StreamedRows
 from seqmodels.data.token_store import FORMAT, TokenStore, write_store
 from seqmodels.data.tokenizers import ByteTokenizer, Tokenizer
 from seqmodels.errors import InputError
@@ -19,35 +20,33 @@ from seqmodels.errors import InputError
 
 @gin.register
 class Text:
-    """Packed rows of a tokenised corpus, and the corpus's two token stores.
+    """Rows of text for training, and text for validation, which share no document.
 
-    `prepare` comes first; then `train`, `validation`, `vocab_size`, `fingerprint` and `stream` are there.
-
-    Attributes:
-        train, validation: the token stores; no document of validation is also in training.
-        tokenizer: what made them.
+    Attributes, from `prepare` on:
+        train: the token store of training; None for a corpus that streams.
+        validation: the token store of validation.
         fingerprint: a hash of content, tokenizer and settings.
+        vocab_size: token ids lie below it; the last one is the end of text.
     """
 
     kind = "text"
 
     def __init__(self, corpus: Corpus = gin.REQUIRED, tokenizer: Tokenizer | None = None):
-        """tokenizer: bytes if not given."""
+        """tokenizer: by default the bytes of the text."""
         self.corpus = corpus
         self.tokenizer = ByteTokenizer() if tokenizer is None else tokenizer
 
     @property
     def vocab_size(self) -> int:
-        """Token ids lie below it; the last is the end of text."""
         return self.tokenizer.vocab_size
 
     def prepare(self, cache_dir: Path | None = None, say: Callable[[str], None] = print) -> None:
         """Tokenises the corpus, or finds that an earlier run did.
 
-        cache_dir: where token stores are kept; by default $SEQMODELS_CACHE, else ~/.cache/seqmodels.
+        cache_dir: where tokens are kept; by default $SEQMODELS_CACHE, else ~/.cache/seqmodels.
 
         Raises:
-            InputError: the corpus cannot be read, holds no text, or leaves nothing for validation.
+            InputError: the corpus cannot be read, holds no text, or leaves none for validation.
         """
         cache = cache_folder(cache_dir)
         self.tokenizer.prepare(self.corpus, cache, say)
@@ -58,52 +57,49 @@ class Text:
             say(f"tokens: found {folder}")
         else:
             self._tokenise(folder, say)
-        self.train, self.validation = TokenStore(folder / "train"), TokenStore(folder / "validation")
+        self.train = None if self.corpus.streaming else TokenStore(folder / "train")
+        self.validation = TokenStore(folder / "validation")
 
     def describe(self) -> dict[str, object]:
-        """What the data is and how much of it there is."""
-        about = dict(self.corpus.describe(), tokenizer=type(self.tokenizer).__name__, vocab_size=self.vocab_size)
+        """What the data is, and how much of it there is."""
+        about = self.corpus.describe()
+        about |= {"tokenizer": type(self.tokenizer).__name__, "vocab_size": self.vocab_size}
         for split, store in (("train", self.train), ("validation", self.validation)):
-            about[f"{split}_documents"] = len(store)
-            about[f"{split}_tokens"] = len(store.tokens)
-            about[f"{split}_bytes"] = store.text_bytes
-            about |= {f"{split}_skipped ({reason})": count for reason, count in store.skipped.items()}
+            if store is not None:
+                about |= {f"{split}_{name}": number for name, number in store.describe().items()}
         return about
 
     def stream(
         self, batch_size: int, row_length: int, seed: int, process_index: int = 0, process_count: int = 1
-    ) -> PackedStream:
-        """Training batches without end; `batch_size` counts the rows of all processes."""
+    ) -> PackedStream | StreamedRows:
+        """Training batches without end; batch_size counts the rows of all processes."""
+        share = (process_index, process_count)
+        if self.train is None:
+            documents, window = self.corpus.stream(), self.corpus.shuffle_window
+            return StreamedRows(documents, self.tokenizer, batch_size, row_length, seed, window, *share)
         rows = PackedRows(self.train, row_length, self.tokenizer.end_id, seed)
-        return PackedStream(rows, batch_size, process_index, process_count)
+        return PackedStream(rows, batch_size, *share)
 
     def _tokenise(self, folder: Path, say: Callable[[str], None]) -> None:
-        """Builds both stores beside their place and moves them there in one step, whoever else does the same."""
+        """Writes the stores beside their place and moves them there at once, whoever else does the same."""
         began = time.perf_counter()
         work = _work_folder(folder)
         try:
-            train = write_store(work / "train", self.corpus.documents("train"), self.tokenizer)
-            if not len(train):
-                raise InputError("the training corpus is empty: no document holds any text.")
-            validation = write_store(
-                work / "validation", self.corpus.documents("validation"), self.tokenizer, without=train
-            )
-            if not len(validation):
-                why = "every one of its documents is also in training" if validation.skipped else "it holds no text"
-                raise InputError(f"nothing is left for validation: {why}.")
+            train = None
+            if not self.corpus.streaming:
+                train = write_store(work / "train", self.corpus.documents("train"), self.tokenizer)
+                _report("training", train, say)
+            held_out = self.corpus.documents("validation")
+            validation = write_store(work / "validation", held_out, self.tokenizer, without=train)
+            _report("validation", validation, say)
             try:
-                os.rename(work, folder)
+                work.rename(folder)
             except OSError:
                 if not folder.exists():
                     raise
         finally:
             shutil.rmtree(work, ignore_errors=True)
-        seconds = time.perf_counter() - began
-        for name, store in (("training", train), ("validation", validation)):
-            left_out = "".join(f", {count} {reason} left out" for reason, count in store.skipped.items())
-            size = f"{len(store):,} documents, {store.text_bytes:,} bytes, {len(store.tokens):,} tokens"
-            say(f"tokens: {name} {size}{left_out}")
-        say(f"tokens: written to {folder} in {seconds:.1f} s")
+        say(f"tokens: written to {folder} in {time.perf_counter() - began:.1f} s")
 
 
 def cache_folder(cache_dir: Path | None) -> Path:
@@ -117,6 +113,15 @@ def _work_folder(folder: Path) -> Path:
         return Path(tempfile.mkdtemp(prefix="making-", dir=folder.parent))
     except OSError as error:
         raise InputError(
-            f"cannot write the token cache {folder.parent} ({error.strerror}): "
-            "set SEQMODELS_CACHE to a folder that can be written."
+            f"cannot write tokens to {folder.parent} ({error.strerror}): set SEQMODELS_CACHE to a folder "
+            "that can be written."
         ) from None
+
+
+def _report(split: str, store: TokenStore, say: Callable[[str], None]) -> None:
+    """Says what a store holds; raises InputError if that is nothing."""
+    left_out = "".join(f"; left out: {count:,} {reason}" for reason, count in store.skipped.items())
+    if not len(store):
+        raise InputError(f"the {split} corpus is empty: no document holds text of its own{left_out}.")
+    size = f"{len(store):,} documents, {store.text_bytes:,} bytes, {len(store.tokens):,} tokens"
+    say(f"tokens: {split} has {size}{left_out}")

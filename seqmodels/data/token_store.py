@@ -25,7 +25,7 @@ class TokenStore:
         document_bytes: int64, the bytes of each document's text.
         content_keys: uint64, the content hash of each document.
         vocab_size: ids lie below it.
-        skipped: how many documents were left out, by reason.
+        skipped: the documents that were left out, counted by reason.
     """
 
     def __init__(self, folder: Path):
@@ -42,9 +42,11 @@ class TokenStore:
             self.content_keys = np.load(folder / "content_keys.npy", mmap_mode="r")
             size = (folder / "tokens.bin").stat().st_size
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise InputError(f"the token store {folder} is damaged ({error}): delete it to have it made again.") from None
+            raise InputError(
+                f"the token store {folder} is damaged ({error}): delete it to have it made again."
+            ) from None
         if about["format"] != FORMAT:
-            raise InputError(f"the token store {folder} has format {about['format']}, this version reads {FORMAT}.")
+            raise InputError(f"the token store {folder} has format {about['format']}, and not {FORMAT}.")
         count = int(self.offsets[-1])
         if size != count * dtype.itemsize:
             raise InputError(
@@ -64,6 +66,15 @@ class TokenStore:
         """The bytes of text in all documents."""
         return int(self.document_bytes.sum())
 
+    def describe(self) -> dict[str, object]:
+        """How much there is."""
+        return {
+            "documents": len(self),
+            "tokens": len(self.tokens),
+            "bytes": self.text_bytes,
+            "left_out": self.skipped,
+        }
+
     def document(self, index: int) -> np.ndarray:
         """The token ids of one document."""
         return self.tokens[self.offsets[index] : self.offsets[index + 1]]
@@ -82,7 +93,7 @@ def write_store(
     dtype = np.dtype(np.uint16 if tokenizer.vocab_size <= 1 << 16 else np.uint32)
     known = np.unique(without.content_keys) if without is not None else np.zeros(0, np.uint64)
     lengths, sizes, keys = [], [], []
-    skipped = {"empty": 0, "also in training": 0}
+    skipped = {"without text": 0, "also in training": 0}
     folder.mkdir(parents=True)
     with open(folder / "tokens.bin", "wb") as file:
         for chunk in _chunks(documents):
@@ -94,7 +105,7 @@ def write_store(
             ids, counts = tokenizer.encode_documents(chunk)
             _check_ids(ids, counts, tokenizer.vocab_size, first=sum(map(len, lengths)))
             full = counts > 0
-            skipped["empty"] += int((~full).sum())
+            skipped["without text"] += int((~full).sum())
             ids.astype(dtype).tofile(file)
             lengths.append(counts[full])
             sizes.append(np.fromiter(map(len, chunk), np.int64, len(chunk))[full])
@@ -127,7 +138,7 @@ def _chunks(documents: Iterable[bytes]) -> Iterator[list[bytes]]:
 
 def _check_ids(ids: np.ndarray, counts: np.ndarray, vocab_size: int, first: int) -> None:
     """Refuses an id outside the vocabulary before it is narrowed: a cast would wrap it into another token."""
-    if not ids.size or (0 <= ids.min() and ids.max() < vocab_size):
+    if not ids.size or (ids.min() >= 0 and ids.max() < vocab_size):
         return
     at = int(np.argmax((ids < 0) | (ids >= vocab_size)))
     document = first + int(np.searchsorted(np.cumsum(counts), at, "right"))

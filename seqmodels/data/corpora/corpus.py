@@ -2,7 +2,6 @@
 
 import abc
 import hashlib
-from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Literal
 
@@ -12,13 +11,10 @@ Split = Literal["train", "validation"]
 
 
 class Corpus(abc.ABC):
-    """Documents as bytes of UTF-8 text. What reading leaves out is counted in `skipped`, never dropped in silence."""
+    """Documents as bytes of UTF-8 text. An empty one stands for a record without text, and is counted."""
 
     streaming = False
-    """Whether the training documents come from a `stream` too large or too slow to be tokenised beforehand."""
-
-    def __init__(self) -> None:
-        self.skipped: Counter[str] = Counter()
+    """Whether training reads `stream()` as it goes, in place of a corpus tokenised beforehand."""
 
     @abc.abstractmethod
     def documents(self, split: Split) -> Iterator[bytes]:
@@ -35,26 +31,26 @@ class Corpus(abc.ABC):
 
 
 def content_key(document: bytes) -> int:
-    """A document's 64-bit content hash: where it is in the split, and whether another one equals it."""
+    """A document's 64-bit content hash: it decides its split, and finds its copies."""
     return int.from_bytes(hashlib.blake2b(document, digest_size=8).digest(), "little")
 
 
-def validation_limit(documents: Callable[[], Iterator[bytes]], fraction: float, setting: str) -> int:
+def validation_limit(documents: Callable[[], Iterator[bytes]], fraction: float, advice: str) -> int:
     """The content hash below which a document is held out for validation.
 
-    A document's side depends on its own content, so copies of it are on the same side, whatever their file or order.
-    The limit is `fraction` of all hashes, moved just so far that neither side is empty in a corpus of a few documents.
+    A document's side depends on its own content, so its copies are on the same side, whatever their
+    file or order. The limit is `fraction` of all hashes, moved just so far that neither side is empty
+    in a corpus of a few documents.
 
     Raises:
-        InputError: the fraction is not between 0 and 1, or there are no two different documents to divide.
+        InputError: the fraction is not between 0 and 1, or there are no two different documents to
+            part; `advice` says what to set then.
     """
     if not 0 < fraction < 1:
-        raise InputError(f"{setting} = {fraction} should lie between 0 and 1.")
+        raise InputError(f"validation_fraction = {fraction} should lie between 0 and 1.")
     limit = int(fraction * 2**64)
     lowest, highest = 2**64, -1
-    for document in documents():
-        if not document:
-            continue
+    for document in filter(None, documents()):
         key = content_key(document)
         lowest, highest = min(lowest, key), max(highest, key)
         if lowest < limit <= highest:
@@ -63,7 +59,7 @@ def validation_limit(documents: Callable[[], Iterator[bytes]], fraction: float, 
         raise InputError("the corpus is empty: no document holds any text.")
     if lowest == highest:
         raise InputError(
-            f"the corpus is a single document, and {setting} = {fraction} of one document cannot be held out for "
-            "validation: name other text for validation, or divide the text into more documents."
+            "the corpus is a single document, which cannot serve as training and validation both: "
+            f"{advice}."
         )
     return min(max(limit, lowest + 1), highest)

@@ -11,7 +11,7 @@ import gin
 from seqmodels.data.corpora.corpus import Corpus, Split, content_key, validation_limit
 from seqmodels.errors import InputError
 
-# Tests are long tables of literals; the rest is not the standard library's own, or differs between two machines.
+# Tests are long tables of literals; the rest is no part of the library, or differs between machines.
 _LEFT_OUT = {"test", "tests", "idle_test", "site-packages", "dist-packages", "lib-dynload", "__pycache__"}
 _MACHINE_FILES = ("_sysconfigdata", "sitecustomize", "usercustomize")
 
@@ -20,18 +20,19 @@ _MACHINE_FILES = ("_sysconfigdata", "sitecustomize", "usercustomize")
 class PythonSource(Corpus):
     """The `.py` files of the running Python's standard library, a document a file; no download.
 
-    Code repeats names at every distance, which makes memory visible within minutes. Copies of a file count once.
+    Code repeats names at every distance, which makes memory visible within minutes. Of equal files
+    one is kept.
     """
 
     def __init__(self, validation_fraction: float = 0.05):
-        super().__init__()
+        """validation_fraction: the share of content hashes that is held out."""
         self._fraction = validation_fraction
-        self._files: list[bytes] | None = None
+        self._texts: list[bytes] | None = None
 
     def documents(self, split: Split) -> Iterator[bytes]:
-        files = self._read()
-        limit = validation_limit(lambda: iter(files), self._fraction, "PythonSource.validation_fraction")
-        return (text for text in files if (content_key(text) < limit) == (split == "validation"))
+        texts = self._read()
+        limit = validation_limit(lambda: iter(texts), self._fraction, "set PythonSource aside")
+        return (text for text in texts if (content_key(text) < limit) == (split == "validation"))
 
     @property
     def fingerprint(self) -> str:
@@ -48,14 +49,14 @@ class PythonSource(Corpus):
         }
 
     def _read(self) -> list[bytes]:
-        """The files' bytes in the order of their paths inside the library, each content once."""
-        if self._files is None:
+        """The texts in the order of their paths inside the library, each content once."""
+        if self._texts is None:
             library = Path(sysconfig.get_path("stdlib"))
             texts = ((library / name).read_bytes() for name in sorted(_names(library)))
-            self._files = [text for text in dict.fromkeys(texts) if text]
-            if not self._files:
+            self._texts = [text for text in dict.fromkeys(texts) if text]
+            if not self._texts:
                 raise InputError(f"PythonSource found no .py file in the standard library at {library}.")
-        return self._files
+        return self._texts
 
 
 def _names(library: Path) -> Iterator[str]:

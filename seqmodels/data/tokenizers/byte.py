@@ -15,12 +15,9 @@ class ByteTokenizer(Tokenizer):
     vocab_size = 257
     fingerprint = "bytes"
 
-    def encode(self, text: bytes) -> np.ndarray:
-        return np.frombuffer(text, np.uint8)
-
     def decode(self, ids: Sequence[int] | np.ndarray) -> bytes:
-        ids = self.check(ids)
-        return ids[ids != self.end_id].astype(np.uint8).tobytes()
+        return self._checked(ids).astype(np.uint8).tobytes()
 
     def encode_documents(self, documents: Sequence[bytes]) -> tuple[np.ndarray, np.ndarray]:
-        return self.encode(b"".join(documents)), np.fromiter(map(len, documents), np.int64, len(documents))
+        lengths = np.fromiter(map(len, documents), np.int64, len(documents))
+        return np.frombuffer(b"".join(documents), np.uint8), lengths

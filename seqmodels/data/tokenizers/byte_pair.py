@@ -1,0 +1,83 @@
+"""Byte-level byte-pair encoding, learned from the corpus."""
+
+import hashlib
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import gin
+
+from seqmodels.data.corpora import Corpus
+from seqmodels.data.tokenizers.library import LibraryTokenizer
+from seqmodels.errors import InputError
+
+
+@gin.register
+class BytePairTokenizer(LibraryTokenizer):
+    """Merges of frequent neighbours, down from the 256 bytes: nothing is unknown, and nothing is lost.
+
+    Learned once from the training split and kept in the cache. (Sennrich, Haddow, Birch, "Neural
+    machine translation of rare words with subword units", ACL 2016.)
+    """
+
+    def __init__(self, vocab_size: int = 1024, file: str | None = None, training_bytes: int = 20_000_000):
+        """
+        Args:
+            vocab_size: ids, the end of text included; fewer if the text has no more pairs to merge.
+            file: a byte-level `tokenizer.json` to take instead; then the other two do not count.
+            training_bytes: how much text it is learned from, from the start of the training split.
+        """
+        if vocab_size < 257:
+            raise InputError(f"BytePairTokenizer.vocab_size = {vocab_size} should be at least 257.")
+        self._wanted, self._file, self._training_bytes = vocab_size, file, training_bytes
+
+    def prepare(self, corpus: Corpus, cache_dir: Path, say: Callable[[str], None]) -> None:
+        if self._library is not None:
+            return
+        if self._file is not None:
+            self._use_file(Path(self._file).expanduser())
+            if not (self._byte_level and self._complete):
+                raise InputError(
+                    f"{self._file} is not byte-level with all 256 bytes: load it with HuggingFaceTokenizer."
+                )
+            return
+        made_of = f"{self._wanted} {self._training_bytes} {corpus.fingerprint}"
+        name = hashlib.blake2b(made_of.encode(), digest_size=16).hexdigest()
+        path = cache_dir / "tokenizers" / f"{name}.json"
+        if not path.exists():
+            self._learn(corpus, path, say)
+        else:
+            say(f"tokenizer: found {path}")
+        self._use_file(path)
+
+    def _learn(self, corpus: Corpus, path: Path, say: Callable[[str], None]) -> None:
+        from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+
+        began = time.perf_counter()
+        library = Tokenizer(models.BPE())
+        library.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+        library.decoder = decoders.ByteLevel()
+        trainer = trainers.BpeTrainer(
+            vocab_size=self._wanted - 1,
+            initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+            show_progress=False,
+        )
+        library.train_from_iterator(self._sample(corpus), trainer)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, work = tempfile.mkstemp(dir=path.parent)
+        with open(handle, "w", encoding="utf-8") as file:
+            file.write(library.to_str())
+        os.replace(work, path)
+        size, seconds = library.get_vocab_size() + 1, time.perf_counter() - began
+        short = "" if size == self._wanted else f" (the text has no pairs for {self._wanted})"
+        say(f"tokenizer: learned {size} ids{short} in {seconds:.1f} s, written to {path}")
+
+    def _sample(self, corpus: Corpus) -> Iterator[str]:
+        left = self._training_bytes
+        for document in corpus.documents("train"):
+            yield document[:left].decode(errors="ignore")
+            left -= len(document)
+            if left <= 0:
+                return

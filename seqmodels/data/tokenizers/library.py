@@ -1,0 +1,123 @@
+"""Tokenizers that the `tokenizers` library runs from its `tokenizer.json`."""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+from seqmodels.data.tokenizers.tokenizer import Tokenizer
+from seqmodels.errors import InputError
+
+FILE = "tokenizer.json"
+
+
+class LibraryTokenizer(Tokenizer):
+    """Wraps a library tokenizer. One id behind its own is the end of text.
+
+    It adds no start or end token of its own, and text that spells one of its special tokens is text.
+    Where its vocabulary lacks a character, the text is refused, not thinned out.
+    """
+
+    _library = None
+
+    def decode(self, ids: Sequence[int] | np.ndarray) -> bytes:
+        ids = self._checked(ids)
+        if self._pieces is None:
+            return self._library.decode(ids.tolist(), skip_special_tokens=False).encode()
+        return b"".join(map(self._pieces.__getitem__, ids.tolist()))
+
+    def encode_documents(self, documents: Sequence[bytes]) -> tuple[np.ndarray, np.ndarray]:
+        texts = [_unicode(document) for document in documents]
+        run = self._library.encode_batch_fast if self._complete else self._library.encode_batch
+        encoded = run(texts, add_special_tokens=False)
+        if not self._complete:
+            for text, encoding in zip(texts, encoded, strict=True):
+                self._refuse_unknown(text, encoding)
+        ids = [np.array(encoding.ids, np.int64) for encoding in encoded]
+        lengths = np.fromiter(map(len, ids), np.int64, len(ids))
+        return np.concatenate([np.zeros(0, np.int64), *ids]), lengths
+
+    def save(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / FILE).write_text(self._library.to_str(), encoding="utf-8")
+
+    def restore(self, folder: Path) -> None:
+        self._use_file(folder / FILE)
+
+    def _use_file(self, path: Path) -> None:
+        """Raises InputError if the file is missing or no tokenizer."""
+        from tokenizers import Tokenizer as Library
+
+        if not path.is_file():
+            raise InputError(f"there is no tokenizer file {path}.")
+        try:
+            self._use(Library.from_file(str(path)))
+        except Exception as error:  # the library raises no narrower type
+            raise InputError(f"{path} is not a file of the `tokenizers` library: {error}.") from None
+
+    def _use(self, library) -> None:
+        library.no_truncation()
+        library.no_padding()
+        library.encode_special_tokens = True
+        text = library.to_str()
+        about = json.loads(text)
+        vocabulary = library.get_vocab()
+        self._library = library
+        self.vocab_size = max(vocabulary.values()) + 2
+        self.fingerprint = hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+        self._byte_level = '"type": "ByteLevel"' in json.dumps(about["pre_tokenizer"])
+        self._pieces = self._byte_pieces(vocabulary, about["added_tokens"]) if self._byte_level else None
+        if self._byte_level:
+            self._complete = set(_bytes_by_letter()) <= vocabulary.keys()
+        else:
+            fallback = about["model"].get("byte_fallback", False)
+            self._complete = fallback and all(f"<0x{byte:02X}>" in vocabulary for byte in range(256))
+        self._unknown = vocabulary.get(about["model"].get("unk_token"))
+
+    def _byte_pieces(self, vocabulary: dict[str, int], added: list[dict]) -> list[bytes]:
+        """The bytes of each id: the library's own decoder would replace those that end inside a character."""
+        letters = _bytes_by_letter()
+        spelled = {token["id"]: token["content"].encode() for token in added}
+        pieces = [b""] * (self.vocab_size - 1)
+        for token, index in vocabulary.items():
+            pieces[index] = spelled.get(index) or bytes(map(letters.__getitem__, token))
+        return pieces
+
+    def _refuse_unknown(self, text: str, encoding) -> None:
+        covered = np.zeros(len(text) + 1, np.int64)
+        for token, (start, end) in zip(encoding.ids, encoding.offsets, strict=True):
+            if token != self._unknown:
+                covered[start] += 1
+                covered[end] -= 1
+        for at in np.flatnonzero(np.cumsum(covered)[:-1] == 0).tolist():
+            if not text[at].isspace():
+                raise InputError(
+                    f"the tokenizer has no token for {text[at]!r} (U+{ord(text[at]):04X}) in "
+                    f"{text[max(0, at - 20) : at + 20]!r}: take one that falls back on bytes, "
+                    "such as BytePairTokenizer."
+                )
+
+
+def _unicode(document: bytes) -> str:
+    try:
+        return document.decode()
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"text that is not UTF-8 (byte {document[error.start]:#04x} at byte {error.start}) needs "
+            "ByteTokenizer."
+        ) from None
+
+
+@cache
+def _bytes_by_letter() -> dict[str, int]:
+    """The byte for which each letter stands in a byte-level vocabulary.
+
+    Printable Latin-1 stands for itself, the other bytes in order for U+0100 and on. (Radford et al.,
+    "Language models are unsupervised multitask learners", 2019.)
+    """
+    own = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = [byte for byte in range(256) if byte not in own]
+    return {chr(byte): byte for byte in own} | {chr(256 + i): byte for i, byte in enumerate(others)}
