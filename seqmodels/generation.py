@@ -1,0 +1,256 @@
+"""Sampling from a model: the prompts in one call, then one token at a time from the state.
+
+Prompts of different lengths stand in one batch, padded on the left. A row's tokens depend on its own prompt
+and its own seed, never on the other rows. A row that has drawn the end-of-text id is fed padding from then
+on.
+"""
+
+from collections.abc import Iterator
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+
+from seqmodels.errors import InputError
+
+# Prompts are padded to a multiple of this, so that prompts of similar length share a compilation.
+_PROMPT_MULTIPLE = 32
+
+
+class Generation(NamedTuple):
+    """One list a prompt: the new token ids, the end-of-text id included where it was drawn, and for each ln p
+    under the model itself, before temperature, top_k and top_p.
+    """
+
+    tokens: list[list[int]]
+    log_probabilities: list[list[float]]
+
+
+class Sampling(NamedTuple):
+    """How the next token is drawn; hashable, since each way compiles to another program.
+
+    temperature: 0 takes the most likely token. top_k: only among the k most likely. top_p: only among the
+    most likely that together reach this probability (Holtzman et al. 2020). vocab_size: only ids below it.
+    """
+
+    temperature: float = 1.0
+    top_k: int | None = None
+    top_p: float | None = None
+    vocab_size: int | None = None
+
+    def check(self) -> None:
+        """Raises InputError for settings that have no meaning."""
+        if not 0 <= self.temperature < float("inf"):
+            raise InputError(
+                f"temperature is {self.temperature}; it must be 0 (the most likely token) or above."
+            )
+        if self.top_k is not None and self.top_k < 1:
+            raise InputError(f"top_k is {self.top_k}; it must be at least 1, or left out for all tokens.")
+        if self.top_p is not None and not 0 < self.top_p <= 1:
+            raise InputError(f"top_p is {self.top_p}; it must be above 0 and at most 1.")
+
+
+def generate(
+    graphdef,
+    params,
+    prompts: list[list[int]],
+    *,
+    max_new_tokens: int,
+    temperature: float = 1.0,
+    top_k: int | None = None,
+    top_p: float | None = None,
+    seeds: list[int] | None = None,
+    end_id: int | None = None,
+    vocab_size: int | None = None,
+) -> Generation:
+    """Continues each prompt by up to max_new_tokens tokens, or until end_id is drawn.
+
+    graphdef, params: as `language_model.build` gives them. prompts: token ids; an empty one becomes [end_id],
+    the start of a document. seeds: one a prompt, by default 0, 1, 2, ... vocab_size: the tokenizer's, where
+    the model's is larger: ids beyond it are never drawn. Sampling: see `Sampling`. Raises InputError for
+    settings or prompts that cannot be, before compiling anything.
+    """
+    sampling = Sampling(float(temperature), top_k, top_p, vocab_size)
+    seeds = list(range(len(prompts))) if seeds is None else seeds
+    tokens, segment_ids, capacity = _prepare(
+        graphdef, params, prompts, sampling, max_new_tokens, seeds, end_id
+    )
+    drawn, log_probabilities, count = jax.device_get(
+        _generate(
+            graphdef,
+            params,
+            tokens,
+            segment_ids,
+            _keys(seeds),
+            sampling=sampling,
+            end_id=-1 if end_id is None else end_id,
+            capacity=capacity,
+            max_new_tokens=max_new_tokens,
+        )
+    )
+    return Generation(
+        [row[:n].tolist() for row, n in zip(drawn, count, strict=True)],
+        [row[:n].tolist() for row, n in zip(log_probabilities, count, strict=True)],
+    )
+
+
+def stream(
+    graphdef,
+    params,
+    prompt: list[int],
+    *,
+    max_new_tokens: int,
+    temperature: float = 1.0,
+    top_k: int | None = None,
+    top_p: float | None = None,
+    seed: int = 0,
+    end_id: int | None = None,
+    vocab_size: int | None = None,
+) -> Iterator[int]:
+    """The tokens of `generate` for one prompt, as they are drawn; end_id ends them and is not given."""
+    sampling = Sampling(float(temperature), top_k, top_p, vocab_size)
+    prepared = _prepare(graphdef, params, [prompt], sampling, max_new_tokens, [seed], end_id)
+
+    def draw():
+        tokens, segment_ids, capacity = prepared
+        keys = _keys([seed])
+        logits, state = _prefill(graphdef, params, tokens, segment_ids, capacity=capacity)
+        for index in range(max_new_tokens):
+            token, _ = _draw(logits, keys, np.int32(index), sampling=sampling)
+            if int(token[0]) == end_id:
+                return
+            yield int(token[0])
+            if index + 1 < max_new_tokens:
+                logits, state = _decode(graphdef, params, token, np.ones(1, np.int32), state)
+
+    return draw()
+
+
+def _prepare(graphdef, params, prompts, sampling: Sampling, max_new_tokens: int, seeds: list[int], end_id):
+    """(tokens, segment_ids [B, P] padded on the left, cache capacity), after all that can be checked was."""
+    sampling.check()
+    model = nnx.merge(graphdef, params)
+    if max_new_tokens < 1:
+        raise InputError(f"max_new_tokens is {max_new_tokens}; it must be at least 1.")
+    if len(prompts) == 0:
+        raise InputError("there is no prompt to continue; give at least one, which may be empty.")
+    if len(seeds) != len(prompts):
+        raise InputError(f"there are {len(seeds)} seeds for {len(prompts)} prompts; give one a prompt.")
+    if sampling.vocab_size is not None and not 1 <= sampling.vocab_size <= model.vocab_size:
+        raise InputError(
+            f"the tokenizer has {sampling.vocab_size} ids and the model {model.vocab_size}; generate with "
+            "the tokenizer that the model was trained with."
+        )
+    for seed in seeds:
+        if not 0 <= seed < 2**32:
+            raise InputError(f"seed {seed} is out of range; a seed lies between 0 and {2**32 - 1}.")
+    rows = []
+    for index, prompt in enumerate(prompts):
+        row = np.asarray(prompt, np.int64).reshape(-1)
+        if row.size == 0:
+            if end_id is None:
+                raise InputError(f"prompt {index} is empty and there is no end_id to start a document with.")
+            row = np.array([end_id])
+        known = sampling.vocab_size or model.vocab_size
+        if row.min() < 0 or row.max() >= known:
+            wrong = row[(row < 0) | (row >= known)][0]
+            raise InputError(f"prompt {index} holds token id {wrong}; ids lie between 0 and {known - 1}.")
+        rows.append(row)
+    longest = max(len(row) for row in rows)
+    if model.max_positions is not None and longest + max_new_tokens - 1 > model.max_positions:
+        raise InputError(
+            f"a prompt of {longest} tokens and {max_new_tokens} new ones need {longest + max_new_tokens - 1} "
+            f"positions, and the model has {model.max_positions}: shorten the prompt or generate less."
+        )
+    width = -(-longest // _PROMPT_MULTIPLE) * _PROMPT_MULTIPLE
+    tokens, segment_ids = (np.zeros((len(rows), width), np.int32) for _ in range(2))
+    for padded, ids, row in zip(tokens, segment_ids, rows, strict=True):
+        padded[width - len(row) :] = row
+        ids[width - len(row) :] = 1
+    tokens, segment_ids = jax.device_put((tokens, segment_ids))
+    return tokens, segment_ids, width + max_new_tokens
+
+
+def _keys(seeds: list[int]) -> jax.Array:
+    """[B] random keys, one a row."""
+    return _make_keys(jax.device_put(np.asarray(seeds, np.uint32)))
+
+
+_make_keys = jax.jit(jax.vmap(jax.random.key))
+
+
+@partial(jax.jit, static_argnames=("graphdef", "capacity"))
+def _prefill(graphdef, params, tokens, segment_ids, *, capacity: int):
+    """(logits [B, vocab] behind the last token, state); padding on the left, so that the last is real."""
+    model = nnx.merge(graphdef, params)
+    state = model.init_state(tokens.shape[0], capacity)
+    features, state = model.features(tokens, segment_ids=segment_ids, state=state)
+    return model.head(features[:, -1:])[:, 0], state
+
+
+@partial(jax.jit, static_argnames="graphdef", donate_argnames="state")
+def _decode(graphdef, params, token, segment_ids, state):
+    """(logits [B, vocab], state) after one more token [B]; a row of segment 0 is left as it is."""
+    model = nnx.merge(graphdef, params)
+    logits, state = model(token[:, None], segment_ids=segment_ids[:, None], state=state)
+    return logits[:, 0], state
+
+
+@partial(jax.jit, static_argnames="sampling")
+def _draw(logits, keys, index, *, sampling: Sampling):
+    """(token [B], its ln p [B]) from logits [B, vocab], drawn by each row's own key and the token's index."""
+    if sampling.vocab_size is not None:
+        beyond = jnp.arange(logits.shape[-1]) >= sampling.vocab_size
+        logits = jnp.where(beyond[None, :], -jnp.inf, logits)
+    if sampling.temperature == 0:
+        token = logits.argmax(axis=-1).astype(jnp.int32)
+    else:
+        drawn = jax.vmap(jax.random.fold_in, (0, None))(keys, index)
+        likely = _keep_likely(logits / sampling.temperature, sampling)
+        token = jax.vmap(jax.random.categorical)(drawn, likely).astype(jnp.int32)
+    log_probabilities = jax.nn.log_softmax(logits, axis=-1)
+    return token, jnp.take_along_axis(log_probabilities, token[:, None], axis=-1)[:, 0]
+
+
+def _keep_likely(logits, sampling: Sampling):
+    """Logits with -inf where top_k and top_p leave a token out; the most likely one always stays."""
+    if sampling.top_k is not None and sampling.top_k < logits.shape[-1]:
+        least = jax.lax.top_k(logits, sampling.top_k)[0][:, -1:]
+        logits = jnp.where(logits < least, -jnp.inf, logits)
+    if sampling.top_p is not None and sampling.top_p < 1:
+        ordered = jnp.sort(logits, axis=-1, descending=True)
+        probabilities = jax.nn.softmax(ordered, axis=-1)
+        before = jnp.cumsum(probabilities, axis=-1) - probabilities
+        least = jnp.where(before < sampling.top_p, ordered, jnp.inf).min(axis=-1, keepdims=True)
+        logits = jnp.where(logits < least, -jnp.inf, logits)
+    return logits
+
+
+@partial(jax.jit, static_argnames=("graphdef", "sampling", "end_id", "capacity", "max_new_tokens"))
+def _generate(graphdef, params, tokens, segment_ids, keys, *, sampling, end_id, capacity, max_new_tokens):
+    """(tokens [B, N] int32, ln p [B, N], how many of them each row has [B])."""
+    batch = tokens.shape[0]
+    logits, state = _prefill(graphdef, params, tokens, segment_ids, capacity=capacity)
+
+    def unfinished(carry):
+        index, live, *_ = carry
+        return (index < max_new_tokens) & live.any()
+
+    def step(carry):
+        index, live, logits, state, drawn, log_probabilities, count = carry
+        token, log_probability = _draw(logits, keys, index, sampling=sampling)
+        drawn = drawn.at[:, index].set(token)
+        log_probabilities = log_probabilities.at[:, index].set(log_probability)
+        count = count + live.astype(jnp.int32)
+        live = live & (token != end_id)
+        logits, state = _decode(graphdef, params, token, live.astype(jnp.int32), state)
+        return index + 1, live, logits, state, drawn, log_probabilities, count
+
+    empty = jnp.zeros((batch, max_new_tokens), jnp.int32)
+    live = jnp.ones(batch, bool)
+    carry = (jnp.int32(0), live, logits, state, empty, empty.astype(jnp.float32), jnp.zeros(batch, jnp.int32))
+    *_, drawn, log_probabilities, count = jax.lax.while_loop(unfinished, step, carry)
+    return drawn, log_probabilities, count

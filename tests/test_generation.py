@@ -1,0 +1,192 @@
+"""Generation: every mixer continues a prompt as the whole-sequence forward says, alone and in a batch."""
+
+from functools import partial
+
+import jax
+import numpy as np
+import pytest
+from flax import nnx
+
+from seqmodels.errors import InputError
+from seqmodels.generation import Sampling, _draw, _keys, generate, stream
+from seqmodels.language_model import LanguageModel, build
+from seqmodels.mixers import MIXERS, LinearAttention
+
+VOCABULARY = 64
+PROMPTS = [[7], [3, 1], [9, 9, 2], [5, 60, 33, 8], [1, 2, 3, 4, 5, 6, 7, 8, 9]]
+PATTERNS = {name: (mixer,) for name, mixer in MIXERS.items()} | {"hybrid": tuple(MIXERS.values())}
+
+
+def make(*pattern, **settings):
+    """A tiny model with all parameters randomised: initial ones and zeros would hide faults."""
+    graphdef, params, _ = build(
+        partial(LanguageModel, width=32, depth=len(pattern), mixers=pattern, **settings), VOCABULARY
+    )
+    leaves, tree = jax.tree.flatten(params)
+    keys = jax.random.split(jax.random.key(0), len(leaves))
+    noise = [0.2 * jax.random.normal(key, leaf.shape) for key, leaf in zip(keys, leaves, strict=True)]
+    return graphdef, jax.tree.unflatten(tree, noise)
+
+
+@pytest.fixture(scope="module", params=PATTERNS)
+def model(request):
+    return make(*PATTERNS[request.param])
+
+
+@pytest.fixture(scope="module")
+def linear():
+    return make(LinearAttention)
+
+
+def whole_forward(graphdef, params, tokens):
+    """[B, T, vocab] log-probabilities, without any state."""
+    forward = jax.jit(lambda params, tokens: nnx.merge(graphdef, params)(tokens)[0])
+    return np.asarray(jax.nn.log_softmax(forward(params, tokens), axis=-1))
+
+
+def test_greedy_is_the_argmax_of_the_whole_forward(model):
+    """Wrong padding, convolution window, position or cache slot shows from the first token or from the
+    second.
+
+    The prompts are shorter than, as long as and longer than a convolution of width 4.
+    """
+    result = generate(*model, PROMPTS, max_new_tokens=6, temperature=0)
+    rows = [prompt + new for prompt, new in zip(PROMPTS, result.tokens, strict=True)]
+    tokens = np.zeros((len(rows), max(map(len, rows))), np.int32)
+    for padded, row in zip(tokens, rows, strict=True):
+        padded[: len(row)] = row
+    expected = whole_forward(*model, tokens)
+    for row, prompt, new, ln_p in zip(expected, PROMPTS, *result, strict=True):
+        behind = row[len(prompt) - 1 : len(prompt) + 5]
+        assert new == behind.argmax(axis=-1).tolist()
+        np.testing.assert_allclose(ln_p, behind.max(axis=-1), atol=1e-4)
+
+
+def test_the_rest_of_the_batch_changes_nothing(model):
+    """Alone, in company, in another order: the same ids. Padding that leaks would change them."""
+    settings = {"max_new_tokens": 6, "temperature": 0}
+    together = generate(*model, PROMPTS, **settings)
+    turned = generate(*model, PROMPTS[::-1], **settings)
+    assert together.tokens == turned.tokens[::-1]
+    alone = generate(*model, [PROMPTS[1]], **settings)
+    assert alone.tokens[0] == together.tokens[1]
+    np.testing.assert_allclose(alone.log_probabilities[0], together.log_probabilities[1], atol=1e-4)
+
+
+def test_stream_gives_the_same_tokens_one_by_one(linear):
+    """Two loops that sample differently would make an interactive session irreproducible."""
+    settings = {"max_new_tokens": 6, "temperature": 0.8, "top_k": 20, "top_p": 0.9}
+    whole = generate(*linear, [PROMPTS[2]], seeds=[11], **settings).tokens[0]
+    assert list(stream(*linear, PROMPTS[2], seed=11, **settings)) == whole
+    stopped = list(stream(*linear, PROMPTS[2], seed=11, end_id=whole[3], **settings))
+    assert stopped == whole[: whole.index(whole[3])]
+
+
+def test_seeds_decide(linear):
+    """One seed gives one text, wherever its row stands; another seed gives another."""
+    settings = {"max_new_tokens": 12, "temperature": 2.0}
+    first = generate(*linear, [PROMPTS[0]] * 3, seeds=[3, 3, 4], **settings).tokens
+    assert first[0] == first[1] != first[2]
+    assert generate(*linear, [PROMPTS[0]] * 3, seeds=[4, 9, 3], **settings).tokens[::2] == first[:0:-1]
+
+
+def test_a_row_stops_at_the_end_id(linear):
+    """Stopped rows report their end and nothing behind it; the others are not touched by it."""
+    free = generate(*linear, PROMPTS, max_new_tokens=6, temperature=0).tokens
+    end = free[0][2]
+    stopped = generate(*linear, PROMPTS, max_new_tokens=6, temperature=0, end_id=end)
+    for row, whole, ln_p in zip(stopped.tokens, free, stopped.log_probabilities, strict=True):
+        expected = whole[: whole.index(end) + 1] if end in whole else whole
+        assert row == expected
+        assert len(ln_p) == len(expected)
+
+
+def test_empty_prompt_begins_a_document(linear):
+    """An empty prompt must not crash, nor start from a token that the model never saw first."""
+    settings = {"max_new_tokens": 4, "temperature": 0, "end_id": 63}
+    assert generate(*linear, [[]], **settings) == generate(*linear, [[63]], **settings)
+    with pytest.raises(InputError, match="prompt 0 is empty"):
+        generate(*linear, [[]], max_new_tokens=4)
+
+
+LOGITS = np.log(np.array([[0.4, 0.3, 0.2, 0.06, 0.04], [0.02, 0.08, 0.5, 0.2, 0.2]], np.float32))
+
+
+def support(count=400, **settings):
+    """Which tokens are ever drawn from each row of LOGITS."""
+    sampling = Sampling(**settings)
+    draw = jax.jit(lambda i: _draw(LOGITS, _keys([1, 2]), i, sampling=sampling)[0])
+    drawn = np.array([draw(np.int32(i)) for i in range(count)])
+    return [set(column.tolist()) for column in drawn.T], drawn
+
+
+def test_top_k_top_p_and_vocabulary_leave_out_what_they_say():
+    """A filter that keeps one token too many, or too few, samples from another distribution."""
+    assert support()[0] == [{0, 1, 2, 3, 4}] * 2
+    assert support(top_k=2)[0] == [{0, 1}, {2, 3, 4}]  # ties at the k-th place stay
+    assert support(top_k=1000)[0] == [{0, 1, 2, 3, 4}] * 2
+    assert support(top_p=0.69)[0] == [{0, 1}, {2, 3, 4}]
+    assert support(top_p=0.1)[0] == [{0}, {2}]
+    assert support(vocab_size=3)[0] == [{0, 1, 2}] * 2
+
+
+def test_sampled_frequencies_follow_the_temperature():
+    """At temperature 1/2 probabilities are squared and normalised again."""
+    squared = np.exp(2 * LOGITS[0])
+    drawn = support(count=2000, temperature=0.5)[1][:, 0]
+    observed = np.bincount(drawn, minlength=5) / 2000
+    np.testing.assert_allclose(observed, squared / squared.sum(), atol=4 * np.sqrt(0.25 / 2000))
+
+
+@pytest.mark.parametrize("top_p", [None, 0.9])
+def test_temperature_zero_is_the_argmax(top_p):
+    """No division by zero, no draw: whatever the seed, and with top_p set too."""
+    token, ln_p = _draw(LOGITS, _keys([3, 4]), np.int32(0), sampling=Sampling(temperature=0.0, top_p=top_p))
+    np.testing.assert_array_equal(token, [0, 2])
+    np.testing.assert_allclose(ln_p, np.log([0.4, 0.5]), atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "settings, message",
+    [
+        ({"temperature": -1.0}, "temperature is -1.0"),
+        ({"temperature": float("nan")}, "temperature is nan"),
+        ({"top_k": 0}, "top_k is 0"),
+        ({"top_p": 0.0}, "top_p is 0.0"),
+        ({"top_p": 1.5}, "top_p is 1.5"),
+        ({"max_new_tokens": 0}, "max_new_tokens is 0"),
+        ({"seeds": [1, 2]}, "2 seeds for 1 prompts"),
+        ({"seeds": [-1]}, "seed -1 is out of range"),
+        ({"vocab_size": 65}, "the tokenizer has 65 ids and the model 64"),
+        ({"vocab_size": 5}, "token id 7"),
+    ],
+)
+def test_settings_without_meaning_are_refused(linear, settings, message):
+    """Each would otherwise give text of another distribution, or a traceback from inside a kernel."""
+    with pytest.raises(InputError, match=message):
+        generate(*linear, [[7]], **{"max_new_tokens": 4, **settings})
+
+
+def test_more_positions_than_the_model_has_are_refused():
+    """Learned positions end; compiled code would give NaN, and greedy decoding token 0 for ever."""
+    learned = make(LinearAttention, positions="learned", max_positions=12)
+    with pytest.raises(
+        InputError, match="prompt of 9 tokens and 5 new ones need 13 positions, and the model has 12"
+    ):
+        generate(*learned, [PROMPTS[4]], max_new_tokens=5)
+    assert len(generate(*learned, [PROMPTS[4]], max_new_tokens=4, temperature=0).tokens[0]) == 4
+
+
+def test_no_implicit_transfers(linear):
+    """A training run samples under this guard; an implicit transfer would end it."""
+    graphdef, params = linear
+    with jax.transfer_guard("disallow"):
+        generate(graphdef, params, PROMPTS, max_new_tokens=6, temperature=0, seeds=[5, 4, 3, 2, 1])
+
+
+def test_batch_sizes_in_one_process_under_bfloat16():
+    """A state that kept the size of an earlier batch, or changed dtype between steps, fails here."""
+    low = make(LinearAttention, dtype="bfloat16")
+    four = generate(*low, PROMPTS[:4], max_new_tokens=3, temperature=0).tokens
+    assert generate(*low, PROMPTS[:1], max_new_tokens=3, temperature=0).tokens == four[:1]
+    assert generate(*low, PROMPTS[:3], max_new_tokens=3, temperature=0).tokens == four[:3]
