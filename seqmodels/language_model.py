@@ -6,6 +6,7 @@ from typing import Any, Literal, NamedTuple
 import gin
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import nnx
 
 from seqmodels.block import Block, NormKind, make_norm
@@ -25,8 +26,8 @@ PositionChoice = Literal["none", "sinusoidal", "learned"]
 
 
 class ModelState(NamedTuple):
-    """layers: one state a layer; last_id [B] int32, 0 for the empty state; position [B] int32, the number of real
-    tokens so far in the current document.
+    """layers: one state a layer. last_id [B] int32: the current document, 0 for the empty state. position [B]
+    int32: the number of real tokens so far in it.
     """
 
     layers: tuple[Any, ...]
@@ -42,11 +43,11 @@ class LanguageModel(nnx.Module):
       vocab_size: number of token ids. width: D. depth: number of layers.
       mixers: the pattern of mixer classes, repeated over the depth.
       dtype: of the matrix products and of the activations between layers.
-      feed_forward: of every block whose mixer is not a whole block; feed_forward_width: F, by default 4·width, or
-        the 8/3·width of "swiglu" that has as many parameters.
+      feed_forward: of every block whose mixer is not a whole block. feed_forward_width: F, by default 4·width
+        or, with as many parameters, 8/3·width of "swiglu".
       norm: before each mixer, each feed-forward and the head.
-      positions: added once, at the input: "sinusoidal" (the embedding is then scaled by √width) or "learned", a
-        table of max_positions entries. Rotary positions belong to the mixer.
+      positions: added once, at the input: "sinusoidal" (the embedding is then scaled by √width) or "learned",
+        a table of max_positions entries. Rotary positions belong to the mixer.
       tie_embeddings: the head's matrix is the embedding's.
       dropout: rate, on the embedding and on every branch, where `rngs` is passed to the call.
       logits_softcap: logits become softcap · tanh(logits / softcap).
@@ -132,14 +133,21 @@ class LanguageModel(nnx.Module):
     ) -> tuple[jax.Array, ModelState]:
         """Everything but the head: (x [B, T, D], state).
 
-        tokens: [B, T] int32, each in 0 .. vocab_size − 1; another id gives NaN. segment_ids: [B, T] int32, 0 for
-        padding; None continues the document of the state. state: None is the empty one. rngs: turns dropout on.
+        tokens: [B, T] int32, each in 0 .. vocab_size − 1; another id raises InputError, or in compiled code
+          gives NaN. segment_ids: [B, T] int32, 0 for padding; None continues the document of the state.
+        state: None is the empty one. rngs: turns dropout on.
         """
         tokens = jnp.asarray(tokens)
         if segment_ids is not None and segment_ids.shape != tokens.shape:
             raise InputError(
-                f"segment_ids has shape {list(segment_ids.shape)} and tokens {list(tokens.shape)}; they are equal."
+                f"segment_ids has shape {list(segment_ids.shape)}, but tokens has {list(tokens.shape)}."
             )
+        if not isinstance(tokens, jax.core.Tracer):
+            ids = np.asarray(tokens)
+            if ids.size and (ids.min() < 0 or ids.max() >= self.vocab_size):
+                raise InputError(
+                    f"tokens holds ids from {ids.min()} to {ids.max()}; the model knows 0 to {self.vocab_size - 1}."
+                )
         key = rngs.dropout() if rngs is not None and self.dropout > 0.0 else None
         empty = jnp.zeros(tokens.shape[0], jnp.int32)
         before = ModelState((), empty, empty) if state is None else state._replace(layers=())
@@ -156,7 +164,7 @@ class LanguageModel(nnx.Module):
         return self.final_norm(x), after
 
     def _embed(self, tokens, segment_ids, first):
-        """[B, T, D] in the compute dtype: token vectors, and absolute positions counted on from `first` [B]."""
+        """[B, T, D] in the compute dtype: token vectors, and absolute positions counted from `first` [B]."""
         with jax.named_scope("embedding"):
             x = self.embedding(tokens)
             if self.positions != "none":
@@ -171,7 +179,7 @@ class LanguageModel(nnx.Module):
             return x.astype(self.dtype)
 
     def _learned(self, places, segment_ids):
-        """Entries of the position table; past its end an error, or NaN in compiled code, which cannot raise."""
+        """Entries of the position table; past its end an error, or NaN where compiled code cannot raise."""
         real = True if segment_ids is None else segment_ids != 0
         past = (places >= self.max_positions) & real
         if not isinstance(past, jax.core.Tracer) and past.any():
@@ -208,8 +216,8 @@ def build(model_class: ModelClass, vocab_size: int, seed: int = 0) -> tuple[nnx.
     """(graphdef, params, decays) of a new model.
 
     model_class: called as model_class(vocab_size, rngs=...); LanguageModel with its other arguments bound.
-    params: nested dict of float32 arrays, for nnx.merge(graphdef, params). decays: the same tree of bool, whether
-    weight decay acts on each.
+    params: nested dict of float32 arrays, for nnx.merge(graphdef, params). decays: the same tree of bool,
+    whether weight decay acts on each.
     """
     return _split(model_class(vocab_size, rngs=nnx.Rngs(seed)))
 

@@ -15,8 +15,8 @@ class LayerStack(nnx.Module):
     """`depth` blocks, in a pattern that repeats every `period` layers.
 
     make_block: builds the block of a layer; called in order, so that both layouts draw the same parameters.
-    scan: keep one period's blocks with the parameters of all periods stacked, and scan over them without a state:
-      the program then grows with the period, not the depth. With a state the layers run one by one.
+    scan: keep one period's blocks with the parameters of all periods stacked, and scan over the periods: the
+      program then grows with the pattern, not the depth. With a state the layers still run one by one.
     remat: recompute a block's inside in the backward pass instead of keeping it.
     """
 
@@ -28,8 +28,8 @@ class LayerStack(nnx.Module):
         if scan:
             if depth % period:
                 raise InputError(
-                    f"LanguageModel.layer_scan needs a depth that is a multiple of the pattern's {period} mixers; "
-                    f"LanguageModel.depth is {depth}."
+                    f"LanguageModel.depth is {depth}; with layer_scan it must be a multiple of the pattern's "
+                    f"{period} mixers."
                 )
             blocks = [_stacked(blocks[offset::period]) for offset in range(period)]
         self.blocks = nnx.List(blocks)
@@ -75,10 +75,7 @@ class LayerStack(nnx.Module):
 
         periods = self.depth // period
         x, states = jax.lax.scan(body, x, (jnp.arange(periods, dtype=jnp.int32), stacked))
-        one_by_one = (
-            jax.tree.map(lambda leaf: leaf[i], by_offset) for i in range(periods) for by_offset in states
-        )
-        return x, tuple(one_by_one)
+        return x, tuple(_at(period, state) for period in range(periods) for state in states)
 
     def block(self, layer: int) -> Block:
         """The block of a layer, with that layer's own parameters."""
@@ -86,7 +83,7 @@ class LayerStack(nnx.Module):
             return self.blocks[layer]
         period = len(self.blocks)
         graphdef, stacked = nnx.split(self.blocks[layer % period], nnx.Param)
-        block = nnx.merge(graphdef, jax.tree.map(lambda leaf: leaf[layer // period], stacked))
+        block = nnx.merge(graphdef, _at(layer // period, stacked))
         block.mixer.layer = layer
         return block
 
@@ -104,3 +101,8 @@ def _stacked(blocks: list[Block]) -> Block:
     graphdef, _ = nnx.split(blocks[0], nnx.Param)
     states = [nnx.split(block, nnx.Param)[1] for block in blocks]
     return nnx.merge(graphdef, jax.tree.map(lambda *leaves: jnp.stack(leaves), *states))
+
+
+def _at(index, stacked):
+    """The entry of a stacked tree."""
+    return jax.tree.map(lambda leaf: leaf[index], stacked)

@@ -1,7 +1,7 @@
 """What every mixer is: the contract, the registry, and the one rule for states at document borders.
 
-A mixer's state is a NamedTuple whose field `last_id` [B] int32 names the document of each row's last real token,
-0 for the empty state. A row whose first real id is another one starts from the empty state.
+A mixer's state is a NamedTuple whose field `last_id` [B] int32 names the document of each row's last real
+token, 0 for the empty state. A row whose first real id is another one starts from the empty state.
 """
 
 from typing import Any, ClassVar, NamedTuple, TypeVar, get_args
@@ -35,9 +35,12 @@ class Mixer(nnx.Module):
     """Mixes tokens over time: x [B, T, D] -> y [B, T, D], with a state that carries a row on.
 
     Every argument after `width` has a default. `layer` of `layers` comes from the model, for mixers whose
-    initialisation or decay depends on depth; in a scan over layers `self.layer` is a traced int32 when the mixer
-    is called. A mixer holds Params only, initialises them, and marks with `weight_decay=False` those that take
-    no weight decay.
+    initialisation or decay depends on depth; in a scan over layers `self.layer` is a traced int32 when the
+    mixer is called. A mixer holds Params only, initialises them, and marks with `weight_decay=False` those
+    that take no weight decay.
+
+    methods: the forms of computation that `method` chooses from beside "auto". feed_forward: False where the
+    mixer is a whole block by itself.
     """
 
     methods: ClassVar[tuple[str, ...]] = ()
@@ -53,14 +56,14 @@ class Mixer(nnx.Module):
     ) -> tuple[jax.Array, Any]:
         """Training, prefill, appending to a state and one-token decode, in one.
 
-        x: [B, T, D]; its dtype is the compute dtype. segment_ids: [B, T] int32, 0 for padding; None continues the
-        document of the state. state: None is `init_state(B, T)`. rngs: for what the mixer draws at random.
+        x: [B, T, D]; its dtype is the compute dtype. segment_ids: [B, T] int32, 0 for padding; None continues
+          the document of the state. state: None is `init_state(B, T)`. rngs: for what is drawn at random.
         Returns y like x, and the state after the last real token.
         """
         raise NotImplementedError
 
     def init_state(self, batch_size: int, max_length: int, dtype=jnp.float32) -> Any:
-        """The empty state; caches hold `max_length` tokens, and they and convolution windows are in `dtype`."""
+        """The empty state. Caches hold `max_length` tokens; they and convolution windows are in `dtype`."""
         raise NotImplementedError
 
     def costs(self, length: int) -> Costs:
@@ -72,7 +75,7 @@ AnyMixer = TypeVar("AnyMixer", bound=type[Mixer])
 
 
 def register(mixer: AnyMixer) -> AnyMixer:
-    """Class decorator: adds a mixer to MIXERS, where the tests find it, and to the names of the config files."""
+    """Class decorator: adds a mixer to MIXERS, where the tests find it, and to the names in config files."""
     MIXERS[mixer.__name__] = mixer
     return gin.register(denylist=["width", "layer", "layers", "rngs"])(mixer)
 
@@ -83,8 +86,8 @@ State = TypeVar("State", bound=tuple)
 def resume(state: State, segment_ids: jax.Array | None, *, keep: tuple[str, ...] = ()) -> State:
     """The state with which each row goes on: its own, or the empty one where the row begins another document.
 
-    state: a NamedTuple with `last_id` and an empty value of zeros. segment_ids: [B, T]; None continues every row.
-    keep: fields whose old content is harmless in an empty state, and which are too large to select over.
+    state: a NamedTuple with `last_id`; empty, all is zero. segment_ids: [B, T]; None continues every row.
+    keep: fields whose old content an empty state does not read, and which are too large to select over.
     """
     if segment_ids is None:
         return state
@@ -118,15 +121,12 @@ def heads_and_head_dim(mixer: str, width: int, heads: int | None, head_dim: int 
     head_dim: width / heads where heads are given, else 64, or the width where that is smaller.
     heads: as many of head_dim as fit in the width, at least 1.
     """
-    if heads is not None and heads < 1:
-        raise InputError(f"{mixer}.heads is {heads}; it must be at least 1.")
-    if head_dim is not None and head_dim < 1:
-        raise InputError(f"{mixer}.head_dim is {head_dim}; it must be at least 1.")
+    check_positive(mixer, heads=heads, head_dim=head_dim)
     if head_dim is None and heads is not None:
         if width % heads:
             raise InputError(
-                f"{mixer}.heads is {heads}, which does not divide the width {width}; choose a divisor, or set "
-                f"{mixer}.head_dim."
+                f"{mixer}.heads is {heads}, which does not divide the width, {width}; choose a divisor, or "
+                f"set {mixer}.head_dim."
             )
         head_dim = width // heads
     if head_dim is None:
@@ -139,3 +139,10 @@ def check_choice(binding: str, value: str, choices: Any) -> None:
     choices = get_args(choices) or choices
     if value not in choices:
         raise InputError(f"{binding} is {value!r}; it must be one of {', '.join(choices)}.")
+
+
+def check_positive(owner: str, **arguments: int | None) -> None:
+    """Raises InputError for the first argument of `owner` that is given and below 1."""
+    for name, value in arguments.items():
+        if value is not None and value < 1:
+            raise InputError(f"{owner}.{name} is {value}; it must be at least 1.")

@@ -21,7 +21,7 @@ def elu1(x: jax.Array) -> jax.Array:
 
 
 def taylor(x: jax.Array) -> jax.Array:
-    """[1, x/K^¼, x⊗x/(√2·√K)] (Based, Arora et al. 2024): exp(q·k/√K) to second order; 1 + K + K² features."""
+    """[1, x/K^¼, x⊗x/√(2K)] (Arora et al. 2024): exp(q·k/√K) to second order, in 1 + K + K² features."""
     size = x.shape[-1]
     square = (x[..., :, None] * x[..., None, :]).reshape(*x.shape[:-1], size * size)
     one = jnp.ones((*x.shape[:-1], 1), x.dtype)
@@ -45,7 +45,7 @@ FIXED: dict[str, Callable[[jax.Array], jax.Array]] = {
 
 
 class FeatureMap(nnx.Module):
-    """φ of one of q and k: a fixed map, or "hedgehog", softmax([W x, −W x]) with a W of each head that starts as
+    """φ of one of q and k: a fixed map, or "hedgehog", softmax([W x, −W x]) with a W a head that starts as
     the identity (Zhang et al. 2024).
     """
 
@@ -67,8 +67,5 @@ class FeatureMap(nnx.Module):
 
 def features(name: FeatureMapName, key_dim: int) -> int:
     """How many features a map makes of K numbers."""
-    return {
-        "taylor": 1 + key_dim + key_dim**2,
-        "dpfp": 2 * DPFP_SHIFTS * key_dim,
-        "hedgehog": 2 * key_dim,
-    }.get(name, key_dim)
+    larger = {"taylor": 1 + key_dim + key_dim**2, "dpfp": 2 * DPFP_SHIFTS * key_dim, "hedgehog": 2 * key_dim}
+    return larger.get(name, key_dim)

@@ -1,8 +1,8 @@
 """The key/value cache of softmax attention, as a state: preallocated, packed, written in place.
 
-It holds the tokens of each row's current document alone, without padding, in slot = position; a ring buffer of the
-window's size holds position p in slot p mod window and is never full. A new document starts again at slot 0, and
-what an older one left in the slots is not read, because `position` says how many slots are in use.
+It holds the tokens of each row's current document alone, without padding, in slot = position; a ring buffer
+of the window's size holds position p in slot p mod window and is never full. A new document starts again at
+slot 0, and what an older one left in the slots is not read, because `position` says how many are in use.
 """
 
 from typing import NamedTuple
@@ -17,8 +17,9 @@ from seqmodels.ops import segments
 
 
 class KVCache(NamedTuple):
-    """keys [B, S, G, K], values [B, S, G, V] for S slots; windows of the convolutions on q, k and v; position [B]
-    int32, the number of real tokens so far in the current document; last_id [B] int32, its id.
+    """keys [B, G, S, K] and values [B, G, S, V] in S slots, which lie so that a query meets each group's keys
+    in a plain product: with S before G a decode step copies the whole cache first. windows: of the
+    convolutions on q, k, v. position [B] int32: real tokens in the current document. last_id [B] int32.
     """
 
     keys: jax.Array
@@ -49,10 +50,10 @@ def append(
 ) -> KVCache:
     """The cache after T more tokens, k [B, T, G, K] and v [B, T, G, V] at the positions `places` [B, T].
 
-    Only tokens of each row's last document are written; a token beyond the last slot is dropped (see `overflow`).
+    Only tokens of each row's last document are written; those beyond the last slot are dropped: `overflow`.
     """
     batch, length = places.shape
-    slots_in_all = cache.keys.shape[1]
+    slots_in_all = cache.keys.shape[2]
     if segment_ids is None:
         kept = jnp.ones((batch, length), bool)
         position = cache.position + length
@@ -67,8 +68,8 @@ def append(
     slots = jnp.where(kept, slots, slots_in_all)
     rows = jnp.arange(batch)[:, None]
     return KVCache(
-        cache.keys.at[rows, slots].set(k.astype(cache.keys.dtype), mode="drop"),
-        cache.values.at[rows, slots].set(v.astype(cache.values.dtype), mode="drop"),
+        cache.keys.at[rows, :, slots].set(k.astype(cache.keys.dtype), mode="drop"),
+        cache.values.at[rows, :, slots].set(v.astype(cache.values.dtype), mode="drop"),
         cache.windows,
         position,
         current_id(segment_ids, cache.last_id),
@@ -77,10 +78,10 @@ def append(
 
 def held(cache: KVCache, *, ring: bool) -> tuple[jax.Array, jax.Array]:
     """([B, S] bool: which slots are in use, [B, S] int32: the positions of the tokens in them)."""
-    slots = jnp.arange(cache.keys.shape[1], dtype=jnp.int32)[None, :]
+    slots = jnp.arange(cache.keys.shape[2], dtype=jnp.int32)[None, :]
     newest = cache.position[:, None] - 1
     if ring:
-        places = newest - (newest - slots) % cache.keys.shape[1]
+        places = newest - (newest - slots) % cache.keys.shape[2]
     else:
         places = jnp.broadcast_to(slots, (cache.position.shape[0], slots.shape[1]))
     return (places >= 0) & (places <= newest), places
@@ -92,12 +93,12 @@ def overflow(cache: KVCache) -> jax.Array:
     Raises InputError with the numbers where they are known; compiled code cannot raise, and its caller turns
     these rows into NaN.
     """
-    capacity = cache.keys.shape[1]
+    capacity = cache.keys.shape[2]
     full = cache.position > capacity
     if not isinstance(full, jax.core.Tracer) and full.any():
         row = int(np.argmax(full))
         raise InputError(
-            f"The key/value cache holds {capacity} tokens and row {row} would hold {int(cache.position[row])}; "
-            "pass init_state a max_length that large."
+            f"The key/value cache has room for {capacity} tokens and row {row} would hold "
+            f"{int(cache.position[row])}; pass init_state a max_length that large."
         )
     return full

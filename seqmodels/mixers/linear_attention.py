@@ -1,4 +1,4 @@
-"""Linear attention: softmax's similarity exp(q·k) replaced by φ(q)·φ(k), so that a fixed state holds the past."""
+"""Linear attention: φ(q)·φ(k) for softmax's exp(q·k), so that a state of fixed size holds the past."""
 
 from typing import Literal, NamedTuple
 
@@ -11,6 +11,7 @@ from seqmodels.mixers.base import (
     Costs,
     Mixer,
     check_choice,
+    check_positive,
     current_id,
     heads_and_head_dim,
     register,
@@ -25,8 +26,8 @@ from seqmodels.ops import LinearAttentionState, linear_attention
 
 
 class State(NamedTuple):
-    """memory: kv [B, H, K, V] and, where normalised, key_sum [B, H, K], float32. windows: of the convolutions on
-    q, k and v. last_id [B] int32.
+    """memory: kv [B, H, K, V] and, where normalised, key_sum [B, H, K], float32, with K after φ. windows: of
+    the convolutions on q, k and v. last_id [B] int32.
     """
 
     memory: LinearAttentionState
@@ -40,8 +41,8 @@ class LinearAttention(Mixer):
     (Katharopoulos et al. 2020), or without the normaliser y_t = RMSNorm(K^−½ φ(q_t)ᵀ S_t) in each head.
 
     Args:
-      width: D. heads: H. head_dim: V, the value dim of a head. key_dim: K before φ, head_dim by default ("taylor"
-        makes 1 + K + K² features of it). See `heads_and_head_dim` for what is left open.
+      width: D. heads: H. head_dim: V, of values; `heads_and_head_dim` says what they are when left open.
+      key_dim: K before φ; None: head_dim ("taylor" makes 1 + K + K² features of it).
       feature_map: φ. normalize: divides by φ(q)·z; with "identity" that could vanish with a sign: refused.
       conv_width: W of a short convolution with SiLU on q, k and v; None: none.
       chunk_size: tokens a chunk of the chunked form.
@@ -73,7 +74,8 @@ class LinearAttention(Mixer):
                 "LinearAttention.normalize = False with it."
             )
         self.heads, self.head_dim = heads_and_head_dim("LinearAttention", width, heads, head_dim)
-        self.key_dim = key_dim or self.head_dim
+        check_positive("LinearAttention", key_dim=key_dim, conv_width=conv_width, chunk_size=chunk_size)
+        self.key_dim = self.head_dim if key_dim is None else key_dim
         self.normalize, self.method, self.chunk_size = normalize, method, chunk_size
         self.layer = layer
         keys, values = self.heads * self.key_dim, self.heads * self.head_dim

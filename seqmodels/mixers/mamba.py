@@ -7,8 +7,16 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from seqmodels.errors import InputError
-from seqmodels.mixers.base import Costs, Mixer, check_choice, current_id, register, resume, state_elements
+from seqmodels.mixers.base import (
+    Costs,
+    Mixer,
+    check_choice,
+    check_positive,
+    current_id,
+    register,
+    resume,
+    state_elements,
+)
 from seqmodels.nn.linear import Linear, residual_std
 from seqmodels.nn.short_convolution import ShortConvolution
 from seqmodels.ops import selective_scan
@@ -30,8 +38,8 @@ class Mamba(Mixer):
     """x, z = W_in u;  x ← SiLU(conv x);  h_t = e^{dt_t A} h_{t−1} + dt_t B_t x_t;  y_t = C_t·h_t + D x_t;
     output W_out(y · SiLU(z)), with dt = softplus(W_dt W_r x + b) and B, C linear in x.
 
-    It is its block's feed-forward too. Initialised as in the paper's section 3.6: A = −(1..N) in every channel,
-    dt log-uniform in [1e-3, 1e-1].
+    It is its block's feed-forward too. A starts as −(1..N) in every channel and dt log-uniform in
+    [1e-3, 1e-1], as in the paper's section 3.6.
 
     Args:
       width: D. expand: E / D. state_size: N. conv_width: W. dt_rank: rank of W_dt; None: ⌈D/16⌉.
@@ -58,9 +66,14 @@ class Mamba(Mixer):
         check_choice("Mamba.method", method, ("auto", *self.methods))
         if dt_rank is None:
             dt_rank = math.ceil(width / 16)
-        for name, value in (("expand", expand), ("state_size", state_size), ("dt_rank", dt_rank)):
-            if value < 1:
-                raise InputError(f"Mamba.{name} is {value}; it must be at least 1.")
+        check_positive(
+            "Mamba",
+            expand=expand,
+            state_size=state_size,
+            conv_width=conv_width,
+            dt_rank=dt_rank,
+            chunk_size=chunk_size,
+        )
         inner = expand * width
         self.state_size, self.dt_rank = state_size, dt_rank
         self.method, self.chunk_size, self.layer = method, chunk_size, layer

@@ -1,9 +1,8 @@
-"""Softmax attention: every token reads every earlier one of its document, from a cache that grows with them."""
+"""Softmax attention: each token reads every earlier one of its document, from a cache that grows with it."""
 
 import math
 from typing import Literal
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import nnx
@@ -14,6 +13,7 @@ from seqmodels.mixers.base import (
     Costs,
     Mixer,
     check_choice,
+    check_positive,
     heads_and_head_dim,
     register,
     resume,
@@ -33,8 +33,8 @@ PositionEncoding = Literal["rope", "none", "alibi"]
 class SoftmaxAttention(Mixer):
     """o_t = Σ_{j≤t} softmax_j(K^−½ q_t·k_j) v_j in each head, H heads sharing G heads of keys and values.
 
-    Multi-head (Vaswani et al. 2017), grouped-query with fewer kv_heads (Ainslie et al. 2023), multi-query with one
-    (Shazeer 2019); a sliding window (Beltagy et al. 2020) makes the cache a ring buffer.
+    Multi-head (Vaswani et al. 2017), grouped-query with fewer kv_heads (Ainslie et al. 2023), multi-query
+    with one (Shazeer 2019); a sliding window (Beltagy et al. 2020) makes the cache a ring buffer.
 
     Args:
       width: D. heads: H. kv_heads: G, a divisor of H; None: H. head_dim: K = V.
@@ -77,12 +77,15 @@ class SoftmaxAttention(Mixer):
         check_choice("SoftmaxAttention.position_encoding", position_encoding, PositionEncoding)
         self.heads, self.head_dim = heads_and_head_dim("SoftmaxAttention", width, heads, head_dim)
         self.kv_heads = self.heads if kv_heads is None else kv_heads
-        if self.kv_heads < 1 or self.heads % self.kv_heads:
+        check_positive(
+            "SoftmaxAttention", kv_heads=kv_heads, window=window, conv_width=conv_width, block_size=block_size
+        )
+        if self.heads % self.kv_heads:
             raise InputError(
                 f"SoftmaxAttention.kv_heads is {kv_heads}; it must divide the number of heads, {self.heads}."
             )
-        if window is not None and window < 1:
-            raise InputError(f"SoftmaxAttention.window is {window}; it counts the token itself: at least 1.")
+        if softcap is not None and softcap <= 0:
+            raise InputError(f"SoftmaxAttention.softcap is {softcap}; it must be above 0, or None.")
         self.rotary = None
         if position_encoding == "rope":
             self.rotary = Rotary(rope_theta, rope_scaling, rope_factor, rope_original_length)
@@ -147,8 +150,8 @@ class SoftmaxAttention(Mixer):
         real = jnp.ones_like(places) if segment_ids is None else (segment_ids != 0).astype(jnp.int32)
         return self._attend(
             q,
-            cache.keys.astype(q.dtype),
-            cache.values.astype(q.dtype),
+            cache.keys.swapaxes(1, 2).astype(q.dtype),
+            cache.values.swapaxes(1, 2).astype(q.dtype),
             segment_ids=real,
             kv_segment_ids=used.astype(jnp.int32),
             q_positions=places,
@@ -162,8 +165,8 @@ class SoftmaxAttention(Mixer):
         ids = jnp.broadcast_to(first[:, None], places.shape) if segment_ids is None else segment_ids
         return self._attend(
             q,
-            jnp.concatenate([cache.keys.astype(k.dtype), k], axis=1),
-            jnp.concatenate([cache.values.astype(v.dtype), v], axis=1),
+            jnp.concatenate([cache.keys.swapaxes(1, 2).astype(k.dtype), k], axis=1),
+            jnp.concatenate([cache.values.swapaxes(1, 2).astype(v.dtype), v], axis=1),
             segment_ids=ids,
             kv_segment_ids=jnp.concatenate([jnp.where(used, first[:, None], 0), ids], axis=1),
             q_positions=places,
@@ -172,7 +175,7 @@ class SoftmaxAttention(Mixer):
 
     def init_state(self, batch_size, max_length, dtype=jnp.float32):
         slots = max_length if self.window is None else self.window
-        keys = jnp.zeros((batch_size, slots, self.kv_heads, self.head_dim), dtype)
+        keys = jnp.zeros((batch_size, self.kv_heads, slots, self.head_dim), dtype)
         zero = jnp.zeros(batch_size, jnp.int32)
         return KVCache(keys, keys, self.convolutions.init_state(batch_size, dtype), zero, zero)
 
@@ -186,7 +189,7 @@ class SoftmaxAttention(Mixer):
 
 
 def alibi_slopes(heads: int) -> np.ndarray:
-    """[H] float64: 2^(−8(h+1)/H) where H is a power of 2, else those of the next lower power followed by every
+    """[H] float64: 2^(−8(h+1)/H) where H is a power of 2, else those of the next lower power, then every
     other one of the next higher (Press et al. 2022).
     """
     lower = 2 ** int(math.log2(heads))

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 
 
 def dropout(x: jax.Array, rate: float, key: jax.Array | None) -> jax.Array:
-    """Zeroes each element with probability `rate` and scales the rest by 1/(1 − rate); without a key, x itself."""
+    """x, each element zeroed with probability `rate` else scaled by 1/(1 − rate); without a key, x."""
     if key is None or rate == 0.0:
         return x
     keep = jax.random.bernoulli(key, 1.0 - rate, x.shape)

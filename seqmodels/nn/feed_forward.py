@@ -11,7 +11,7 @@ FeedForwardKind = Literal["relu", "gelu", "swiglu"]
 
 
 def default_feed_forward_width(width: int, kind: FeedForwardKind) -> int:
-    """4·width; for the three matrices of swiglu 8/3·width, rounded up to a multiple of 32: equal parameters."""
+    """4·width; for swiglu's three matrices 8/3·width, rounded up to a multiple of 32: equal parameters."""
     if kind == "swiglu":
         return -(-8 * width // (3 * 32)) * 32
     return 4 * width

@@ -8,7 +8,7 @@ INIT_STD = 0.02
 
 
 def residual_std(layers: int) -> float:
-    """Deviation for projections that write into the residual stream: 2·layers of them add up there (GPT-2)."""
+    """For projections into the residual stream, where 2·layers of them add up (Radford et al. 2019)."""
     return INIT_STD * (2 * layers) ** -0.5
 
 

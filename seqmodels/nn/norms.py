@@ -14,8 +14,8 @@ def _scaled(x: jax.Array, parameter: nnx.Param) -> jax.Array:
 class RMSNorm(nnx.Module):
     """x / sqrt(mean(x²) + 1e-5) · scale (Zhang and Sennrich 2019).
 
-    shape: of the scale, the last axes of x; the mean is over the last one alone, so (H, V) normalises each head
-    and keeps a scale for each.
+    shape: of the scale, the last axes of x; the mean is over the last one alone, so that (H, V) normalises
+    each head and has a scale for each.
     """
 
     def __init__(self, *shape: int):

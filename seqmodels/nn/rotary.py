@@ -23,8 +23,8 @@ class Rotary:
     """Turns channel pairs (i, i + K/2) by position · frequency_i.
 
     theta: frequency_i = theta^(−2i/K) before scaling.
-    scaling: "none"; "linear" divides positions by `factor` (Chen et al. 2023); "llama3" and "yarn" divide only
-      the frequencies that turn seldom within `original_length` tokens, and "yarn" also sharpens the logits.
+    scaling: "none"; "linear" divides positions by `factor` (Chen et al. 2023); "llama3" and "yarn" divide
+      only the frequencies that turn seldom within `original_length` tokens; "yarn" also sharpens the logits.
     factor: new length over original length. original_length: tokens, needed by "llama3" and "yarn".
     """
 
@@ -34,19 +34,20 @@ class Rotary:
     original_length: int | None = None
 
     def check(self, binding: str, head_dim: int) -> None:
-        """Raises InputError for settings that make no sense together; `binding` names whose arguments they are."""
+        """Raises InputError for settings that do not fit; `binding` names the module they were given to."""
         if head_dim % 2:
             raise InputError(
                 f"{binding}.head_dim is {head_dim}; rotary positions turn pairs, so it must be even."
             )
         if self.scaling not in get_args(RotaryScaling):
             raise InputError(
-                f"{binding}.rope_scaling is {self.scaling!r}; it must be one of {', '.join(get_args(RotaryScaling))}."
+                f"{binding}.rope_scaling is {self.scaling!r}; it must be one of "
+                f"{', '.join(get_args(RotaryScaling))}."
             )
         if self.factor <= 0 or self.theta <= 1:
             raise InputError(
-                f"{binding}.rope_factor is {self.factor} and rope_theta {self.theta}; the first must be above 0, "
-                "the second above 1."
+                f"{binding}.rope_factor is {self.factor} and rope_theta {self.theta}; the first must be "
+                "above 0, the second above 1."
             )
         if self.scaling in ("llama3", "yarn") and not self.original_length:
             raise InputError(
@@ -69,7 +70,7 @@ class Rotary:
         return plain * kept + plain / self.factor * (1.0 - kept)
 
     def _yarn_ramp(self, head_dim: int) -> np.ndarray:
-        """[K/2]: 0 where a frequency stays, 1 where it is divided by the factor; linear in the channel index."""
+        """[K/2]: up to 0 where a frequency stays, from 1 where it is divided by factor; linear between."""
 
         def channel(turns):
             return (

@@ -40,7 +40,7 @@ class ShortConvolution(nnx.Module):
 
 
 class ShortConvolutions(nnx.Module):
-    """One short convolution for each of several streams, such as q, k and v; none of them where `width` is None."""
+    """A short convolution for each of several streams, such as q, k and v; none where `width` is None."""
 
     def __init__(self, channels: Sequence[int], width: int | None, *, rngs: nnx.Rngs):
         sizes = () if width is None else channels
