@@ -2,15 +2,18 @@
 
     h_t = exp(dt_t A) h_{t-1} + dt_t B_t x_t,   y_t = C_t . h_t + D x_t        (Gu and Dao 2023, section 3)
 
-with h [E, N]: each of E channels keeps N numbers. Inside, the state lies as [B, N, E]: E last fills the vector
-lanes, which halves the time.
+with h [E, N]: each of E channels keeps N numbers. Inside, the state lies as [B, N, E]: E last fills the
+vector lanes, which halves the time.
 """
+
+import functools
 
 import jax
 import jax.numpy as jnp
 
 from seqmodels.ops import segments
 from seqmodels.ops.methods import resolve
+from seqmodels.ops.selective_scan_chunked import chunked
 
 METHODS = ("sequential", "associative", "chunked")
 
@@ -66,7 +69,12 @@ def selective_scan(
         real = (segment_ids != 0)[:, :, None]
         dt32, x32, C32 = (jnp.where(real, v, 0.0) for v in (dt32, x32, C32))
         start = segments.starts(segment_ids)
-    forms = {"step": _step, "sequential": _sequential, "associative": _associative, "chunked": _sequential}
+    forms = {
+        "step": _step,
+        "sequential": _sequential,
+        "associative": _associative,
+        "chunked": functools.partial(chunked, chunk_size=chunk_size),
+    }
     y, state = forms[method](x32, dt32, A32, B32, C32, start, initial_state.swapaxes(1, 2))
     if D is not None:
         y = y + D.astype(jnp.float32)[None, None, :] * x32
