@@ -226,11 +226,14 @@ class RecallAtDistance:
         self, pairs: tuple[int, ...], interference: tuple[int, ...] | None, fillers: tuple[int, ...]
     ) -> int:
         """Tokens of a row at the largest of these settings, once they are checked."""
+        for name, numbers in (("pairs", pairs), ("interference", interference), ("fillers", fillers)):
+            if numbers == ():
+                raise InputError(f"RecallAtDistance.{name} = () holds no number.")
         least, most = min(pairs), max(pairs)
         if not 1 <= least <= most <= self.keys:
             raise InputError(
                 f"RecallAtDistance.pairs = {pairs} should lie between 1 and keys = {self.keys}, since "
-                " the keys of a row are distinct."
+                "the keys of a row are distinct."
             )
         if interference is not None and not 0 <= min(interference) <= max(interference) < least:
             raise InputError(
