@@ -78,7 +78,7 @@ def load(files: Sequence[str | Path], flags: Sequence[str] = (), *, overridable:
         overridable: if given, flags may only set this root ("evaluate") and what it refers to.
     """
     bindings = read([os.fspath(file) for file in files], flags)
-    check(bindings, ROOTS)
+    bindings = check(bindings, [root for root in ROOTS if gin_config._REGISTRY.get_match(root)])
     if overridable is not None:
         _check_overrides(bindings, flags, overridable)
     gin.clear_config()
@@ -112,8 +112,8 @@ def _settings(bindings: Bindings) -> dict[Key, str]:
     """What training uses: its bindings as literals, with macros resolved."""
     used = {selector for _, selector in reachable(bindings, ["train"])} - {MACRO}
     return {
-        key: repr(resolve(value, bindings, where))
-        for key, (value, where) in bindings.items()
+        key: repr(resolve(binding.value, bindings, binding.where))
+        for key, binding in bindings.items()
         if key.selector in used
     }
 

@@ -16,17 +16,24 @@ from seqmodels.errors import InputError
 Node = tuple[tuple[str, ...], str]  # the scopes in force and the selector of a configurable that is called
 
 
-def check(bindings: Bindings, roots: Sequence[str]) -> None:
-    """Raises InputError unless every binding has the right type and is used, and everything needed is bound."""
-    for key, (value, where) in bindings.items():
-        _check_value(key, resolve(value, bindings, where), where)
-    used = reachable(bindings, roots)
-    for key, (_, where) in bindings.items():
-        if not any(_covers(key, node) for node in used):
-            owner = "macro" if key.selector == MACRO else str(key).rpartition(".")[0]
-            raise InputError(f"{where}: {key} is never used: nothing refers to {owner}.")
-    for node in sorted(used):
+def check(bindings: Bindings, roots: Sequence[str]) -> Bindings:
+    """The bindings that the roots use.
+
+    Raises:
+        InputError: a value has the wrong type or is missing, or one that no included file gives is never
+            used.
+    """
+    for key, binding in bindings.items():
+        _check_value(key, resolve(binding.value, bindings, binding.where), binding.where)
+    reached = reachable(bindings, roots)
+    used = {key: binding for key, binding in bindings.items() if any(_covers(key, node) for node in reached)}
+    for key, binding in bindings.items():
+        if key not in used and not binding.included:
+            owner = f"%{key}" if key.selector == MACRO else str(key).rpartition(".")[0]
+            raise InputError(f"{binding.where}: {key} is never used: nothing refers to {owner}.")
+    for node in sorted(reached):
         _check_required(node, bindings)
+    return used
 
 
 def resolve(value: Any, bindings: Bindings, where: str) -> Any:
@@ -50,9 +57,9 @@ def resolve(value: Any, bindings: Bindings, where: str) -> Any:
 
 
 def reachable(bindings: Bindings, roots: Sequence[str]) -> set[Node]:
-    """Every configurable that a call of the roots can reach through references, with the scopes it runs in."""
+    """Every configurable that a call of the roots can reach by references, with the scopes it runs in."""
     by_owner: dict[tuple[str, str], list[Any]] = {}
-    for key, (value, _) in bindings.items():
+    for key, (value, *_) in bindings.items():
         by_owner.setdefault((key.scope, key.selector), []).append(value)
     waiting: list[Node] = [((), gin_config._REGISTRY.get_match(root).selector) for root in roots]
     found: set[Node] = set()
@@ -87,7 +94,9 @@ def _check_value(key: Key, value: Any, where: str) -> None:
         return
     hints = typing.get_type_hints(constructor(gin_config._REGISTRY[key.selector].wrapped))
     if key.parameter in hints and not matches(value, hints[key.parameter]):
-        raise InputError(f"{where}: {key} = {value!r} is of the wrong type: {_describe(hints[key.parameter])}.")
+        raise InputError(
+            f"{where}: {key} = {value!r} is of the wrong type: {_describe(hints[key.parameter])}."
+        )
 
 
 def _check_required(node: Node, bindings: Bindings) -> None:
@@ -148,9 +157,11 @@ def _reference_matches(reference: gin_config.ConfigurableReference, hint: Any) -
         return reference.evaluate and not inspect.isclass(made)
     if not reference.evaluate:
         return False
-    if inspect.isclass(made) and isinstance(hint, type) and not getattr(hint, "_is_protocol", False):
-        return issubclass(made, hint)
-    return True
+    if not inspect.isclass(made) or not isinstance(hint, type):
+        return True
+    if getattr(hint, "_is_protocol", False):
+        return all(hasattr(made, name) for name, member in vars(hint).items() if inspect.isfunction(member))
+    return issubclass(made, hint)
 
 
 def _describe(hint: Any) -> str:

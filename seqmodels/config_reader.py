@@ -1,7 +1,7 @@
 """Reads gin files into bindings that know their file and line.
 
-Gin's own parser does the parsing. What it lets pass is caught here: names that do not exist, a name bound twice in
-one file, an include sought beside the working directory instead of the file that includes it.
+Gin's own parser does the parsing. What it lets pass is caught here: names that do not exist, a name bound
+twice in one file, an include sought beside the working directory instead of the file that includes it.
 """
 
 import difflib
@@ -35,10 +35,17 @@ class Key(NamedTuple):
 
 
 class Binding(NamedTuple):
-    """A value and the place that gave it: `FILE:LINE`, or the command-line flag."""
+    """A value and the place that gave it.
+
+    Attributes:
+        value: as gin parsed it.
+        where: `FILE:LINE`, or the command-line flag.
+        included: whether the file was included by another: such bindings are defaults, and may go unused.
+    """
 
     value: Any
     where: str
+    included: bool
 
 
 Bindings = dict[Key, Binding]
@@ -47,8 +54,8 @@ Bindings = dict[Key, Binding]
 def read(files: Sequence[str | Path], flags: Sequence[str] = ()) -> Bindings:
     """The bindings of `files` and then of `flags` ("NAME = VALUE" each); later ones override earlier ones.
 
-    An included file is looked for beside the file that includes it, and a file that several others include is read
-    once, where it is first named: a second reading would undo what was set on top of it.
+    An included file is looked for beside the file that includes it, and a file that several others include is
+    read once, where it is first named: a second reading would undo what was set on top of it.
     """
     bindings: Bindings = {}
     read_already: set[Path] = set()
@@ -60,7 +67,7 @@ def read(files: Sequence[str | Path], flags: Sequence[str] = ()) -> Bindings:
         for statement, _ in _statements(flag, where=lambda line, where=where: where):
             if not isinstance(statement, config_parser.BindingStatement):
                 raise InputError(f"{where}: write --gin.NAME=VALUE.")
-            _bind(statement, where, bound, bindings)
+            _bind(statement, where, bound, bindings, included=False)
     return bindings
 
 
@@ -106,10 +113,12 @@ def _read_file(path: Path, bindings: Bindings, read_already: set[Path], within: 
         if isinstance(statement, config_parser.ImportStatement):
             raise InputError(f"{where}: 'import' is not needed: every name of the package is known.")
         if isinstance(statement, config_parser.BindingStatement):
-            _bind(statement, where, bound, bindings)
+            _bind(statement, where, bound, bindings, included=bool(within))
         elif isinstance(statement, config_parser.IncludeStatement):
             if bound:
-                raise InputError(f"{where}: an include must stand above all bindings, which it would override.")
+                raise InputError(
+                    f"{where}: an include must stand above all bindings, which it would override."
+                )
             included = path.parent / statement.filename
             if not included.exists():
                 raise InputError(f"{where}: there is no file {included} (sought beside {path}).")
@@ -126,7 +135,9 @@ def _statements(text: str, where: Callable[[int], str]) -> Iterable[tuple[Any, s
             line = statement.location.line_num
             if references.unknown:
                 name = references.unknown[0].rpartition("/")[2]
-                raise InputError(f"{where(line)}: there is no {name!r}; {nearest(name, configurable_names())}")
+                raise InputError(
+                    f"{where(line)}: there is no {name!r}; {nearest(name, configurable_names())}"
+                )
             yield statement, where(line)
     except SyntaxError as error:
         message = str(error.msg).partition("\n")[0]
@@ -151,12 +162,12 @@ class _References(config_parser.ParserDelegate):
         return gin_config.ParserDelegate().macro(name)
 
 
-def _bind(statement, where: str, bound: dict[Key, str], bindings: Bindings) -> None:
+def _bind(statement, where: str, bound: dict[Key, str], bindings: Bindings, *, included: bool) -> None:
     key = _key(statement, where)
     if key in bound:
         raise InputError(f"{where}: {key} is bound twice, first at {bound[key]}.")
     bound[key] = where
-    bindings[key] = Binding(statement.value, where)
+    bindings[key] = Binding(statement.value, where, included)
 
 
 def _key(statement, where: str) -> Key:

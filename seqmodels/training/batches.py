@@ -11,15 +11,15 @@ def check_rows(batch_size: int, accumulation: int, devices: int) -> None:
     """Raises InputError unless every device gets the same number of rows in every micro-batch."""
     if batch_size % accumulation:
         raise InputError(
-            f"train.batch_size = {batch_size} is no multiple of train.accumulation = {accumulation}, the number of "
-            "micro-batches that it is parted into."
+            f"train.batch_size = {batch_size} is no multiple of train.accumulation = {accumulation}, the "
+            "number of micro-batches that it is parted into."
         )
     if batch_size // accumulation % devices:
         each = accumulation * devices
         fitting = [size for size in (batch_size // each * each, -(-batch_size // each) * each) if size]
         raise InputError(
-            f"train.batch_size = {batch_size} with train.accumulation = {accumulation} does not spread evenly over "
-            f"{devices} devices; {' or '.join(map(str, fitting))} does."
+            f"train.batch_size = {batch_size} with train.accumulation = {accumulation} does not spread "
+            f"evenly over {devices} devices; {' or '.join(map(str, fitting))} does."
         )
 
 
@@ -29,13 +29,13 @@ def check_ids(batch: dict[str, np.ndarray], vocab_size: int) -> None:
         low, high = int(batch[name].min()), int(batch[name].max())
         if low < 0 or high >= vocab_size:
             raise InputError(
-                f"train.data: {name} hold the id {low if low < 0 else high}, outside the vocabulary of {vocab_size} "
-                f"ids (0 to {vocab_size - 1}); the tokenizer does not belong to these tokens."
+                f"train.data: {name} hold the id {low if low < 0 else high}, outside the vocabulary of "
+                f"{vocab_size} ids (0 to {vocab_size - 1}); the tokenizer does not belong to these tokens."
             )
 
 
 def place(batch: dict[str, np.ndarray], accumulation: int, sharding: NamedSharding) -> dict[str, jax.Array]:
-    """Puts this process's rows `[B, ...]` on the devices as micro-batches `[accumulation, B / accumulation, ...]`."""
+    """Puts this process's rows `[B, ...]` on the devices, as micro-batches `[accumulation, rows, ...]`."""
 
     def put(rows: np.ndarray) -> jax.Array:
         micro = rows.reshape(accumulation, rows.shape[0] // accumulation, *rows.shape[1:])

@@ -1,13 +1,13 @@
 """Checkpoints: written in the background, checked by content when read, the newest and the best kept.
 
-A checkpoint holds the parameters, the optimizer's state and the counters as arrays, and beside them the position
-in the data and a checksum of each. Orbax notices a file that is missing, not a bit that is wrong: the checksum does.
+A checkpoint holds the parameters, the optimizer's state and the counters as arrays, and beside them the
+position in the data and a checksum of each. Orbax notices a file that is missing, not a bit that is wrong:
+the checksum does.
 """
 
 import contextlib
 import logging
 import shutil
-import sys
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -147,7 +147,8 @@ def restore_params(run: RunDirectory, step: int | str, abstract: Any) -> tuple[i
     Args:
         run: the run directory.
         step: a step, "latest" or "best" (lowest validation bits per byte, highest recall area).
-        abstract: a tree of shapes and dtypes as `language_model.abstract` gives it; with shardings or without.
+        abstract: a tree of shapes and dtypes as `language_model.abstract` gives it; with shardings or
+            without.
 
     Returns:
         (step, params).
@@ -158,7 +159,8 @@ def restore_params(run: RunDirectory, step: int | str, abstract: Any) -> tuple[i
     chosen = _choose(run, step)
     one_device = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
     abstract = jax.tree.map(
-        lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=leaf.sharding or one_device), abstract
+        lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=leaf.sharding or one_device),
+        abstract,
     )
     directory = run.checkpoints / str(chosen)
     try:
@@ -194,7 +196,9 @@ def _choose(run: RunDirectory, step: int | str) -> int:
     if step == "best":
         chosen = best_step(run.metrics(), present)
         if chosen is None:
-            raise InputError(f"{run.path} has no evaluation to choose the best checkpoint by; --step latest does.")
+            raise InputError(
+                f"{run.path} has no evaluation to choose the best checkpoint by; --step latest does."
+            )
         return chosen
     if str(step) not in map(str, present):
         shown = ", ".join(map(str, present))
@@ -203,13 +207,15 @@ def _choose(run: RunDirectory, step: int | str) -> int:
 
 
 def _load(directory: Path, abstract: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Items of a checkpoint and what was stored beside them; raises _DamagedError unless the content is right."""
+    """Items of a checkpoint and what is stored beside them; _DamagedError unless the content is right."""
     with _quiet():
         try:
             about = ocp.checkpointables_metadata(directory).custom_metadata
             items = ocp.load_checkpointables(directory, abstract)
         except Exception as error:  # the library raises many kinds for missing and cut files
-            raise _DamagedError(f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0][:200]}") from None
+            raise _DamagedError(
+                f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0][:200]}"
+            ) from None
     for name in abstract:
         if not about or checksum(items[name]) != about["crc32"].get(name):
             raise _DamagedError(f"the content of {name} differs from its checksum")
@@ -227,14 +233,16 @@ def _check_shapes(directory: Path, abstract: Any) -> None:
     for name in sorted({*theirs, *ours}):
         if theirs.get(name) != ours.get(name):
             raise InputError(
-                f"{directory} does not fit the model: {name} is {theirs.get(name, 'absent')} in the checkpoint and "
-                f"{ours.get(name, 'absent')} in the model."
+                f"{directory} does not fit the model: {name} is {theirs.get(name, 'absent')} in the "
+                f"checkpoint and {ours.get(name, 'absent')} in the model."
             )
 
 
 def _shapes(tree: Any) -> dict[str, tuple[int, ...]]:
     leaves = jax.tree.leaves_with_path(tree, is_leaf=lambda leaf: hasattr(leaf, "shape"))
-    return {"/".join(str(getattr(key, "key", key)) for key in path): tuple(leaf.shape) for path, leaf in leaves}
+    return {
+        "/".join(str(getattr(key, "key", key)) for key in path): tuple(leaf.shape) for path, leaf in leaves
+    }
 
 
 @contextlib.contextmanager

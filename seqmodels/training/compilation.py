@@ -43,7 +43,9 @@ def compile_step(step: Callable, *arguments: Any, deterministic: bool) -> Compil
         arguments: arrays or ShapeDtypeStructs with shardings.
         deterministic: on a GPU, only kernels that give the same bits each time (slower); elsewhere all do.
     """
-    options = {"xla_gpu_deterministic_ops": True} if deterministic and jax.default_backend() == "gpu" else None
+    options = (
+        {"xla_gpu_deterministic_ops": True} if deterministic and jax.default_backend() == "gpu" else None
+    )
     start, hits = time.perf_counter(), _count_hits()
     compiled = jax.jit(step, donate_argnums=0).lower(*arguments).compile(options)
     return Compiled(compiled, time.perf_counter() - start, _count_hits() > hits)

@@ -1,4 +1,4 @@
-"""Evaluation on a schedule: the evaluators of `eval.py` on less data, and for text a sample of what the model writes."""
+"""Evaluation on a schedule: what `eval.py` measures, on less data, and a sample of what the model writes."""
 
 from typing import Any
 
@@ -19,7 +19,9 @@ SAMPLE_TOKENS = 96
 class Evaluator:
     """Evaluates the state of a run, and records what it finds."""
 
-    def __init__(self, graphdef: nnx.GraphDef, data: Any, recorder: Recorder, *, batch_size: int, row_length: int):
+    def __init__(
+        self, graphdef: nnx.GraphDef, data: Any, recorder: Recorder, *, batch_size: int, row_length: int
+    ):
         self._graphdef, self._data, self._recorder = graphdef, data, recorder
         self._batch_size, self._row_length = batch_size, row_length
 

@@ -1,7 +1,7 @@
 """TensorBoard: the event file of a run.
 
-Events are written by the calling thread: the library's own writer has a thread that dies on a full disk, after which
-every flush waits for ever.
+Events are written by the calling thread: the library's own writer has a thread that dies on a full disk,
+after which every flush waits for ever.
 """
 
 import os
@@ -14,15 +14,18 @@ from tensorboardX import summary
 from tensorboardX.event_file_writer import EventsWriter
 from tensorboardX.proto import event_pb2
 
-OVERLAYS = {"loss": ("train/loss", "eval/loss"), "bits_per_byte": ("train/bits_per_byte", "eval/bits_per_byte")}
+OVERLAYS = {
+    "loss": ("train/loss", "eval/loss"),
+    "bits_per_byte": ("train/bits_per_byte", "eval/bits_per_byte"),
+}
 BY_TOKENS = ("train/loss", "train/bits_per_byte", "eval/loss", "eval/bits_per_byte", "eval/recall_area")
 
 
 class EventFile:
     """Writes one event file into the run directory, going on after `step`.
 
-    TensorBoard drops what earlier files of the run hold beyond `step`. The curves against tokens, whose x is no step,
-    are dropped with it as a whole and written again from `lines`.
+    TensorBoard drops what earlier files of the run hold beyond `step`. The curves against tokens, whose x is
+    no step, are dropped with it as a whole and written again from `lines`.
 
     Args:
         directory: the run directory.
@@ -41,7 +44,7 @@ class EventFile:
         self.flush()
 
     def scalars(self, step: int, tokens: int, seconds: float, values: dict[str, float]) -> None:
-        """Adds scalars at a step, and the headline ones at the tokens trained on; they are on disk on return."""
+        """Adds scalars at a step, and the headline ones at the tokens trained on; on disk on return."""
         for tag, value in values.items():
             self._summary(summary.scalar(tag, value), step, seconds)
         self._by_tokens(tokens, seconds, values)
@@ -54,7 +57,7 @@ class EventFile:
         self.flush()
 
     def hyperparameters(self, settings: dict[str, Any], metrics: Iterable[str]) -> None:
-        """Adds the settings of the run for TensorBoard's table of runs, which shows the last value of `metrics`."""
+        """Adds the run to TensorBoard's table of runs, which shows the last value of `metrics`."""
         plain = {
             name: value if isinstance(value, (bool, int, float, str)) else str(value)
             for name, value in settings.items()

@@ -33,7 +33,9 @@ def check_platform() -> None:
     except RuntimeError as error:
         asked = os.environ.get("JAX_PLATFORMS") or jax.config.jax_platforms
         reason = str(error).strip().partition("\n")[0]
-        raise InputError(f"JAX_PLATFORMS={asked} asks for a device that this machine does not have ({reason}).") from None
+        raise InputError(
+            f"JAX_PLATFORMS={asked} asks for a device that this machine does not have ({reason})."
+        ) from None
 
 
 def describe() -> str:
@@ -44,11 +46,17 @@ def describe() -> str:
     return f"{devices[0].platform}, {len(devices)} device{plural} ({devices[0].device_kind}){processes}"
 
 
+def set_precision(dtype: str) -> None:
+    """Makes float32 mean float32: GPUs and TPUs round the inputs of products otherwise."""
+    if dtype == "float32":
+        jax.config.update("jax_default_matmul_precision", "highest")
+
+
 def product_ceiling(dtype: str, *, size: int = 1024, repetitions: int = 8) -> tuple[float, str]:
     """The multiply-adds, counted as 2, that all devices can do a second, and where the figure is from.
 
-    Known accelerators: the vendor's figure. Others: measured, as the fastest of a few square products; the devices
-    of a CPU share its cores, so that one of them measures all.
+    Known accelerators: the vendor's figure. Others: measured, as the fastest of a few square products; the
+    devices of a CPU share its cores, so that one of them measures all.
     """
     kind = jax.devices()[0].device_kind
     for (name, of_dtype), peak in sorted(PEAK_FLOPS.items(), key=lambda item: -len(item[0][0])):

@@ -46,8 +46,12 @@ class Interruption:
             name = signal.Signals(number).name
             if self.requested is None and self.something_to_save:
                 self.requested = number
-                print(f"{name}: saving after this step; a second signal stops at once.", file=sys.stderr, flush=True)
+                _tell(f"{name}: saving after this step; a second signal stops at once.")
                 continue
             where = "while saving" if self.requested else "before the first step: there is nothing to save"
-            print(f"interrupted by {name} {where}.", file=sys.stderr, flush=True)
+            _tell(f"interrupted by {name} {where}.")
             os._exit(128 + number)
+
+
+def _tell(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)

@@ -102,5 +102,6 @@ def run(
             checkpoints.check()
             if step == first + 1:
                 interruption.something_to_save = True
-                gc.collect()
-                gc.freeze()  # what lives now lives to the end: the collector need not walk it again
+                with recorder.excluded():
+                    gc.collect()
+                    gc.freeze()  # what lives now lives to the end: the collector need not walk it again

@@ -1,7 +1,7 @@
 """metrics.jsonl: one line of scalars a step, which survives kills and resumes.
 
-A line is {"step", "tokens", "time", tag: value, ...}; time is Unix time in seconds; a value that is not a number
-is written NaN, Infinity or -Infinity, which Python's json reads back.
+A line is {"step", "tokens", "time", tag: value, ...}; time is Unix time in seconds; a value that is not a
+number is written NaN, Infinity or -Infinity, which Python's json reads back.
 """
 
 import json

@@ -15,9 +15,10 @@ KINDS = {FeedForward: "feed_forward", RMSNorm: "norm", LayerNorm: "norm", Embedd
 
 
 def kinds_of_layers(graphdef: nnx.GraphDef, params: Any) -> Any:
-    """A tree like `params` with the kind of each: the mixer's class, "feed_forward", "norm", "embedding" or "head".
+    """A tree like `params` of kinds: the mixer's class, "feed_forward", "norm", "embedding" or "head".
 
-    The kind is that of the outermost such module on the way to the parameter: the norm inside a mixer is the mixer's.
+    The kind is that of the outermost such module on the way to the parameter: the norm inside a mixer is the
+    mixer's.
     """
     model = nnx.merge(graphdef, params)
 
@@ -36,7 +37,7 @@ def kinds_of_layers(graphdef: nnx.GraphDef, params: Any) -> Any:
 
 
 def norms_by_kind(tree: Any, kinds: Any) -> dict[str, jax.Array]:
-    """The Euclidean norm of all leaves of each kind, in float32; `kinds` names the kind of every leaf of `tree`."""
+    """The Euclidean norm of all leaves of each kind, in float32; `kinds` is a tree like `tree`."""
     squares: dict[str, jax.Array] = {}
     for kind, leaf in zip(jax.tree.leaves(kinds), jax.tree.leaves(tree), strict=True):
         square = jnp.sum(jnp.square(leaf.astype(jnp.float32)))

@@ -1,7 +1,7 @@
 """The optimizers a config can name: AdamW and Muon.
 
-Each clips the gradient, makes its step, and then adds the weight decay, which is therefore neither clipped nor
-normalised (decoupled: Loshchilov and Hutter, 2019). What decays is said by the parameters themselves.
+Each clips the gradient, makes its step, and then adds the weight decay, which is therefore neither clipped
+nor normalised (decoupled: Loshchilov and Hutter, 2019). What decays is said by the parameters themselves.
 """
 
 import dataclasses
@@ -17,7 +17,7 @@ from seqmodels.training.schedules import Schedule, schedule
 
 
 class Update(NamedTuple):
-    """What one update does: the gradient transformation, and its learning rate by the count of updates made."""
+    """The gradient transformation of an update, and its learning rate by the count of updates made."""
 
     transform: optax.GradientTransformation
     schedule: Schedule
@@ -67,7 +67,7 @@ class Optimizer:
             raise InputError(f"{name}.clip_norm = 0 would stop all learning; None does not clip.")
 
     def build(self, decays: Any, steps: int) -> Update:
-        """The update for parameters of the tree `decays` (True where weight decay acts) over `steps` updates."""
+        """The update for a run of `steps`; `decays` is True for each parameter that weight decay acts on."""
         rates = schedule(
             self.schedule,
             learning_rate=self.learning_rate,

@@ -1,5 +1,6 @@
-"""What a run was made with: versions, revision, machine."""
+"""What a run was made with: versions, revision, machine, model, data."""
 
+import dataclasses
 import importlib.metadata
 import platform
 import subprocess
@@ -9,15 +10,20 @@ from typing import Any
 
 import jax
 
+from seqmodels import accounting
+from seqmodels.training.job import DataSource, Job
+from seqmodels.training.optimizers import Optimizer
+
 PACKAGES = (
     "seqmodels", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "grain", "datasets", "tokenizers",
     "gin-config", "tensorboardX", "numpy",
 )  # fmt: skip
 
 
-def provenance() -> dict[str, Any]:
-    """Versions of Python and the packages, the git revision, the command, and the devices, as JSON."""
+def run_information(job: Job, data: DataSource) -> dict[str, Any]:
+    """What run.json holds: versions, git revision, command, devices, data, parameters, dtype, as JSON."""
     device = jax.devices()[0]
+    parts = accounting.parameters_by_part(job.params)
     return {
         "command": sys.argv,
         "git": _revision(),
@@ -27,7 +33,36 @@ def provenance() -> dict[str, Any]:
         "device": device.device_kind,
         "devices": jax.device_count(),
         "processes": jax.process_count(),
+        "data": {"fingerprint": data.fingerprint, "kind": data.kind, **data.describe()},
+        "vocab_size": data.vocab_size,
+        "parameters": {"total": sum(parts.values()), **parts},
+        "dtype": job.model.dtype,
+        "weight_decay": _by_decay(job),
     }
+
+
+def hyperparameters(job: Job, optimizer: Optimizer, **settings: Any) -> dict[str, Any]:
+    """The row of a run in TensorBoard's table of runs; all runs have the same keys."""
+    mixers = [type(job.model.layers.block(layer).mixer).__name__ for layer in range(job.model.layers.depth)]
+    common = {field.name: getattr(optimizer, field.name) for field in dataclasses.fields(Optimizer)}
+    return {
+        "mixers": "+".join(dict.fromkeys(mixers)),
+        "layers": len(mixers),
+        "width": job.model.width,
+        "dtype": job.model.dtype,
+        "parameters": sum(leaf.size for leaf in jax.tree.leaves(job.params)),
+        "optimizer": type(optimizer).__name__,
+        **common,
+        **settings,
+    }
+
+
+def _by_decay(job: Job) -> dict[str, list[str]]:
+    """The names of the parameters that take weight decay and of those that do not."""
+    names: dict[bool, list[str]] = {True: [], False: []}
+    for path, decayed in jax.tree.leaves_with_path(job.decays):
+        names[decayed].append(".".join(str(key.key) for key in path))
+    return {"decayed": names[True], "not_decayed": names[False]}
 
 
 def _version(package: str) -> str | None:
@@ -39,7 +74,16 @@ def _version(package: str) -> str | None:
 
 def _revision() -> str | None:
     """The commit of the checkout, marked where files differ from it; None outside a checkout."""
-    command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+    command = [
+        "git",
+        "-C",
+        str(Path(__file__).parent),
+        "describe",
+        "--always",
+        "--dirty",
+        "--abbrev=40",
+        "--exclude=*",
+    ]
     try:
         return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
     except (OSError, subprocess.SubprocessError):

@@ -1,9 +1,9 @@
 """A run directory: what was asked, what was used, what came out.
 
-    config.gin  operative.gin  run.json     what was asked, what was used, versions, device, data
-    metrics.jsonl  events.out.tfevents.*    the same scalars, each step once, across resumes
-    checkpoints/STEP/                       parameters, optimizer state, position in the data
-    eval/STEP/                              what eval.py wrote
+config.gin  operative.gin  run.json     what was asked, what was used, versions, device, data
+metrics.jsonl  events.out.tfevents.*    the same scalars, each step once, across resumes
+checkpoints/STEP/                       parameters, optimizer state, position in the data
+eval/STEP/                              what eval.py wrote
 """
 
 import fcntl
@@ -89,14 +89,15 @@ def check_free(path: Path) -> None:
     if path.is_dir() and not is_run(path):
         others = sorted(entry.name for entry in path.iterdir() if not entry.name.startswith("."))
         if others:
+            shown = ", ".join(others[:3]) + (", ..." if others[3:] else "")
             raise InputError(
-                f"--run-dir {path} holds other files ({', '.join(others[:3])}{', ...' if others[3:] else ''}) and no "
+                f"--run-dir {path} holds other files ({shown}) and no "
                 "run; name a directory that is new, empty or a run's own."
             )
 
 
 class Lock:
-    """Keeps a second process out of a run directory; the system frees it when its holder ends, however it ends.
+    """Keeps a second process out of a run directory; the system frees it however its holder ends.
 
     Raises:
         InputError: another process is training in this directory.
@@ -114,7 +115,9 @@ class Lock:
             self._file.seek(0)
             holder = self._file.read().strip() or "another process"
             self._file.close()
-            raise InputError(f"--run-dir {path} is in use by {holder}; two runs cannot share a directory.") from None
+            raise InputError(
+                f"--run-dir {path} is in use by {holder}; two runs cannot share a directory."
+            ) from None
         self._file.truncate(0)
         self._file.write(f"process {os.getpid()} on {os.uname().nodename}\n")
         self._file.flush()

@@ -4,11 +4,13 @@ With S steps, W warm-up steps and c updates made (0 for the first update, S - 1 
 
     c < W                  rate (c + 1) / W
     cosine                 rate (f + (1 - f) (1 + cos(pi p)) / 2),  p = (c - W) / (S - W)
-    wsd, c >= S - D        rate (1 - (1 - f) p),  p = (c - (S - D)) / D,  D = min(round(decay_fraction S), S - W)
+    wsd, c >= S - D        rate (1 - (1 - f) p),  p = (c - (S - D)) / D
     wsd before, constant   rate
 
-S counts the warm-up. The rate is at its peak at c = W - 1 and at c = W, and would reach the final fraction f at
-c = S, one past the last update, so that no update is wasted on a rate of 0. Micro-batches are no updates.
+where f is the final fraction and D = min(round(decay_fraction S), S - W).
+
+S counts the warm-up. The rate is at its peak at c = W - 1 and at c = W, and would reach its final fraction
+at c = S, one past the last update, so that no update is wasted on a rate of 0. Micro-batches are no updates.
 """
 
 from collections.abc import Callable
@@ -22,7 +24,13 @@ Schedule = Callable[[jax.Array], jax.Array]  # int32 count of updates made -> fl
 
 
 def schedule(
-    name: Name, *, learning_rate: float, steps: int, warmup_steps: int, final_fraction: float, decay_fraction: float
+    name: Name,
+    *,
+    learning_rate: float,
+    steps: int,
+    warmup_steps: int,
+    final_fraction: float,
+    decay_fraction: float,
 ) -> Schedule:
     """The schedule of the formula above; finite for any lengths, no warm-up and no decay included."""
     after_warmup = max(steps - warmup_steps, 1)

@@ -67,9 +67,9 @@ def make_step(
 ) -> Callable[[TrainState, dict[str, jax.Array]], tuple[TrainState, Metrics]]:
     """The function `(state, batch) -> (state, metrics)` to compile, with the state donated.
 
-    The batch holds micro-batches `[accumulation, B, ...]`. The loss is the sum of all token losses over the sum of all
-    weights, so that it does not depend on how rows are parted into micro-batches and devices. The dropout key of
-    a micro-batch is a function of seed, step and its index: nothing random needs to be stored.
+    The batch holds micro-batches `[accumulation, B, ...]`. The loss is the sum of all token losses over the
+    sum of all weights, so that it does not depend on how rows are parted into micro-batches and devices. The
+    dropout key of a micro-batch is a function of seed, step and its index: nothing random needs to be stored.
 
     Args:
         graphdef: of the model.
