@@ -43,6 +43,7 @@ class Perplexity:
 
     def scalars(self) -> dict[str, float]:
         return {
+            "eval/loss": self.nll.value,
             "eval/bits_per_byte": self.bits_per_byte.value,
             "eval/perplexity": self.perplexity.value,
             "eval/tokens_scored": float(self.tokens_scored),

@@ -48,16 +48,16 @@ def measure(
     tokenizer,
     *,
     training_length: int,
+    longest: int,
     tokens_per_batch: int,
-    reach: int = 4,
     max_documents: int = 256,
 ) -> PositionCurve | None:
-    """The curve up to reach * training_length, halved until MIN_DOCUMENTS documents are that long.
+    """The curve up to position `longest`, halved until MIN_DOCUMENTS documents are that long.
 
     None where fewer documents than that have even 16 tokens.
     """
     source = documents(store, tokenizer)
-    length = reach * training_length
+    length = longest
     while length >= 16 and (source.length >= length).sum() < MIN_DOCUMENTS:
         length //= 2
     if length < 16:

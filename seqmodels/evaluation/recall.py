@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from seqmodels.errors import InputError
-from seqmodels.evaluation.scorer import in_flight, nll_of_logits
+from seqmodels.evaluation.scorer import in_flight, nll_of_logits, shared_width
 from seqmodels.evaluation.statistics import (
     RESAMPLES,
     Estimate,
@@ -147,18 +147,18 @@ def measure(
     task,
     *,
     training_length: int,
+    longest: int,
     batch_size: int,
     rows: int = 512,
-    reach: int = 4,
     split: str = "test",
 ) -> Recall:
-    """Both curves of a task, from rows of up to reach * training_length tokens, `rows` of them a point."""
-    longest = reach * training_length
+    """Both curves of a task, in rows of up to `longest` tokens, `rows` of them a point."""
     curves, tables, hashes = [], [], {}
     for name, settings in (("delay", delays(task, longest)), ("interference", interferences(task, longest))):
         right = np.zeros(len(settings), np.int64)
         for point, setting in enumerate(settings):
-            table = _answers(scorer, task, setting, split, rows, batch_size, training_length)
+            width = shared_width(task.row_tokens(setting.pairs, setting.fillers), training_length, longest)
+            table = _answers(scorer, task, setting, split, rows, batch_size, width)
             first = table["query_index"] == 0
             right[point] = (table["kind"][first] == 0).sum()
             tables.append({"curve": np.full(len(first), name), **table})
@@ -179,8 +179,8 @@ def delays(task, longest: int) -> list[Setting]:
             break
     if not settings:
         raise InputError(
-            f"the shortest row of the task takes {task.row_tokens(pairs, 0)} tokens, and rows of up to {longest} "
-            "are evaluated: raise evaluate.row_length"
+            f"the shortest row of the task takes {task.row_tokens(pairs, 0)} tokens, and rows of up to "
+            f"{longest} are evaluated: raise evaluate.row_length"
         )
     return settings
 
@@ -193,11 +193,8 @@ def interferences(task, longest: int) -> list[Setting]:
     return [s for s in settings if s.pairs <= task.keys and task.row_tokens(s.pairs, 0) <= longest]
 
 
-def _answers(scorer, task, setting: Setting, split: str, rows: int, batch_size: int, training_length: int):
+def _answers(scorer, task, setting: Setting, split: str, rows: int, batch_size: int, width: int):
     """The table of one point: a line a query, in order of rows."""
-    width = training_length
-    while width < task.row_tokens(setting.pairs, setting.fillers):
-        width *= 2
 
     def batches():
         for first in range(0, rows, batch_size):

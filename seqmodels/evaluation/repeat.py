@@ -10,8 +10,7 @@ import dataclasses
 
 import numpy as np
 
-from seqmodels.errors import InputError
-from seqmodels.evaluation.scorer import in_flight, nll_of_logits
+from seqmodels.evaluation.scorer import in_flight, nll_of_logits, shared_width
 from seqmodels.evaluation.statistics import Estimate, percentile_interval, ratio, resample_sums
 
 _LN2 = float(np.log(2.0))
@@ -67,27 +66,26 @@ def measure(
     tokenizer,
     *,
     training_length: int,
+    longest: int,
     batch_size: int,
     passages: int = 64,
     passage_length: int = 24,
-    reach: int = 2,
-) -> Repeat:
-    """The probe at distances that double from the shortest, with rows up to reach * training_length."""
-    reachable = min(reach * training_length, len(store.tokens) // 3)
+) -> Repeat | None:
+    """The probe at distances that double from the shortest, in rows of up to `longest` tokens.
+
+    None where not even the shortest distance fits, or where the text is shorter than three such rows.
+    """
+    reachable = min(longest, len(store.tokens) // 3)
     distances = []
     while (distance := passage_length << len(distances)) + passage_length <= reachable:
         distances.append(distance)
     if not distances:
-        raise InputError(
-            f"the repeat probe needs rows of {2 * passage_length} tokens, but {reach} times the row length is "
-            f"{reach * training_length} and a third of the held-out text is {len(store.tokens) // 3}: "
-            "evaluate with a longer row_length or more held-out text"
-        )
+        return None
     source = _Passages(store.tokens, tokenizer.end_id, passages, passage_length)
     nll, right = (np.empty((2, len(distances), passages, passage_length)) for _ in range(2))
     for control in (0, 1):
         for index, distance in enumerate(distances):
-            width = max(training_length, 1 << (distance + passage_length - 1).bit_length())
+            width = shared_width(distance + passage_length, training_length, longest)
             nll[control, index], right[control, index] = source.score(
                 scorer, distance, bool(control), batch_size=batch_size, width=width
             )

@@ -43,3 +43,14 @@ def nll_of_logits(logits: np.ndarray, targets: np.ndarray) -> np.ndarray:
     highest = logits.max(axis=-1)
     log_sum = highest + np.log(np.exp(logits - highest[..., None]).sum(axis=-1))
     return log_sum - np.take_along_axis(logits, targets[..., None], axis=-1)[..., 0]
+
+
+def shared_width(needed: int, training_length: int, longest: int) -> int:
+    """Tokens to pad rows of `needed` to: the training length, doubled while too short, at most `longest`.
+
+    Rows of few widths share their compilations; padding on the right changes nothing.
+    """
+    width = min(training_length, longest)
+    while width < needed:
+        width *= 2
+    return min(width, longest)

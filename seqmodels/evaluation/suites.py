@@ -1,50 +1,114 @@
-"""The suites: which evaluators run on which data, and the small settings they run with during training."""
+"""The suites: which evaluators run on which data, and on how much of it.
+
+The evaluation on a schedule during training and that of a checkpoint are the same functions with another
+`Scope`.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from seqmodels.errors import InputError
-from seqmodels.evaluation import perplexity, recall, repeat
+from seqmodels.evaluation import perplexity, positions, recall, repeat
 
-DEFAULTS = {"text": ("perplexity", "repeat"), "recall": ("recall",)}
-SUITES = {"perplexity": "text", "strided": "text", "stateful": "text", "repeat": "text", "recall": "recall"}
+SUITES = {
+    "perplexity": "text",
+    "positions": "text",
+    "repeat": "text",
+    "strided": "text",
+    "stateful": "text",
+    "recall": "recall",
+}
 """Every suite, and the kind of data it needs."""
 
-DURING_TRAINING = {
-    "perplexity": {"max_tokens": 32_768},
-    "repeat": {"passages": 32, "reach": 1},
-    "recall": {"rows": 128, "reach": 1, "split": "validation"},
-}
-"""Settings of the evaluation on a schedule: the same functions on less data, within the training length."""
+DEFAULTS = {"text": ("perplexity", "positions", "repeat"), "recall": ("recall",)}
 
 
-def choose(names: list[str] | None, kind: str) -> tuple[str, ...]:
+class Scope(NamedTuple):
+    """How much an evaluation looks at.
+
+    max_tokens: text tokens that perplexity scores; None: all. passages: of the repeat probe. rows: of each
+    point of the recall curves; split: what they are drawn from. reach: how many row lengths the longest rows
+    have.
+    """
+
+    max_tokens: int | None
+    passages: int
+    rows: int
+    split: str
+    reach: int
+
+
+FULL = Scope(max_tokens=None, passages=64, rows=512, split="test", reach=4)
+DURING_TRAINING = Scope(max_tokens=32_768, passages=32, rows=128, split="validation", reach=1)
+
+
+def choose(names: Sequence[str] | None, kind: str) -> tuple[str, ...]:
     """The suites to run on data of a kind: its defaults, or those named.
 
     Raises InputError for an unknown suite, or one that needs other data.
     """
     if names is None:
         return DEFAULTS[kind]
+    fitting = ", ".join(suite for suite, needed in SUITES.items() if needed == kind)
     for name in names:
         if name not in SUITES:
-            raise InputError(f"unknown suite {name!r}: the suites are {', '.join(SUITES)}")
+            raise InputError(f"there is no suite {name!r}; for this run there are: {fitting}.")
         if SUITES[name] != kind:
-            fitting = ", ".join(suite for suite, needed in SUITES.items() if needed == kind)
-            raise InputError(
-                f"suite {name!r} needs {SUITES[name]} data, and this run's is {kind}: choose from {fitting}"
-            )
+            raise InputError(f"suite {name!r} needs {SUITES[name]} data, this run has {kind}; use {fitting}.")
     return tuple(dict.fromkeys(names))
 
 
-def during_training(scorer, data, *, batch_size: int, row_length: int) -> dict[str, float]:
-    """The scalars of the data's default suites, by tag, at the settings of DURING_TRAINING."""
-    scalars = {}
+def measure(
+    names: Sequence[str],
+    scorer,
+    data,
+    scope: Scope,
+    *,
+    batch_size: int,
+    row_length: int,
+    training_length: int,
+) -> dict[str, Any]:
+    """The result of each suite by name; one whose text is too short for it is left out.
+
+    row_length: tokens in a window of perplexity; the other suites go up to scope.reach times that, or to the
+    end of the model's positions. training_length: tokens in a row of training, which the curves mark.
+    """
+    if scorer.max_positions is not None and row_length > scorer.max_positions:
+        raise InputError(
+            f"evaluate.row_length = {row_length} is longer than the model's {scorer.max_positions} positions."
+        )
+    longest = min(scope.reach * row_length, scorer.max_positions or scope.reach * row_length)
+    reach = {"training_length": training_length, "longest": longest}
     if data.kind == "recall":
-        settings = DURING_TRAINING["recall"]
-        result = recall.measure(scorer, data, training_length=row_length, batch_size=batch_size, **settings)
-        return result.scalars()
+        return {
+            name: recall.measure(
+                scorer, data, **reach, batch_size=batch_size, rows=scope.rows, split=scope.split
+            )
+            for name in names
+        }
     text = (scorer, data.validation, data.tokenizer)
-    scalars |= perplexity.disjoint(
-        *text, window=row_length, batch_size=batch_size, **DURING_TRAINING["perplexity"]
-    ).scalars()
-    scalars |= repeat.measure(
-        *text, training_length=row_length, batch_size=batch_size, **DURING_TRAINING["repeat"]
-    ).scalars()
-    return scalars
+    windows = {"window": row_length, "batch_size": batch_size, "max_tokens": scope.max_tokens}
+    measures = {
+        "perplexity": lambda: perplexity.disjoint(*text, **windows),
+        "positions": lambda: positions.measure(*text, **reach, tokens_per_batch=batch_size * row_length),
+        "repeat": lambda: repeat.measure(*text, **reach, batch_size=batch_size, passages=scope.passages),
+        "strided": lambda: perplexity.strided(*text, **windows, stride=max(1, row_length // 2)),
+        "stateful": lambda: perplexity.stateful(*text, **windows),
+    }
+    results = {name: measures[name]() for name in names}
+    return {name: result for name, result in results.items() if result is not None}
+
+
+def during_training(scorer, data, *, batch_size: int, row_length: int) -> dict[str, float]:
+    """The scalars by tag of what is evaluated on a schedule; row_length is that of training."""
+    names = ("recall",) if data.kind == "recall" else ("perplexity", "repeat")
+    results = measure(
+        names,
+        scorer,
+        data,
+        DURING_TRAINING,
+        batch_size=batch_size,
+        row_length=row_length,
+        training_length=row_length,
+    )
+    return {tag: value for result in results.values() for tag, value in result.scalars().items()}

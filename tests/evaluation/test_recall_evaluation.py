@@ -12,7 +12,9 @@ TASK = RecallAtDistance(pairs=4, fillers=(0, 3, 7), queries_per_row=3, keys=40, 
 
 
 def measure(scorer, batch_size=16, rows=48, **settings):
-    return recall.measure(scorer, TASK, training_length=24, batch_size=batch_size, rows=rows, **settings)
+    return recall.measure(
+        scorer, TASK, training_length=24, longest=96, batch_size=batch_size, rows=rows, **settings
+    )
 
 
 def test_perfect_memory_is_right_at_every_distance():
@@ -82,4 +84,4 @@ def test_kinds_of_answers():
 def test_rows_that_do_not_fit_are_refused():
     """A row cut short would lose its query, or its answer."""
     with pytest.raises(InputError, match="shortest row of the task takes 11 tokens"):
-        recall.measure(uniform(TASK.vocab_size), TASK, training_length=8, batch_size=2, rows=2, reach=1)
+        recall.measure(uniform(TASK.vocab_size), TASK, training_length=8, longest=8, batch_size=2, rows=2)

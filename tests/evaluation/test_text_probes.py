@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from oracles import ContextFree, ContextLength, Ids, Store, uniform
 
-from seqmodels.errors import InputError
 from seqmodels.evaluation import positions, repeat
 from seqmodels.evaluation.byte_model import ByteModel
 
@@ -36,7 +35,14 @@ def distinct_text():
 
 
 def probe(scorer, store=None, **settings):
-    settings = {"training_length": 64, "batch_size": 8, "passages": 24, "passage_length": 8, **settings}
+    settings = {
+        "training_length": 64,
+        "longest": 128,
+        "batch_size": 8,
+        "passages": 24,
+        "passage_length": 8,
+        **settings,
+    }
     return repeat.measure(scorer, store or distinct_text(), Ids(VOCABULARY), **settings)
 
 
@@ -74,15 +80,18 @@ def test_repeat_is_the_same_whatever_the_batch():
 
 
 def test_repeat_needs_room():
-    """A split too short for its longest row would overlap passage and control."""
-    with pytest.raises(InputError, match="third of the held-out text is 4:"):
-        probe(uniform(VOCABULARY + 1), Store([np.arange(12)]))
+    """In a split too short for three of its rows, passage, control and filler would overlap."""
+    assert probe(uniform(VOCABULARY + 1), Store([np.arange(47)])) is None
+    assert probe(uniform(VOCABULARY + 1), Store([np.arange(48)])).distances.tolist() == [8]
+    assert probe(uniform(VOCABULARY + 1), longest=15) is None
 
 
 def test_positions_use_the_same_documents_throughout():
     """Every point must average all documents of the curve, each from its first token."""
     store = Store([np.zeros(n, int) for n in (200, 130, 128, 40, 7)] + [np.zeros(128, int)] * 6)
-    curve = positions.measure(ContextLength(2), store, Ids(1), training_length=32, tokens_per_batch=300)
+    curve = positions.measure(
+        ContextLength(2), store, Ids(1), training_length=32, longest=128, tokens_per_batch=300
+    )
     assert (curve.documents, curve.length) == (9, 128)
     np.testing.assert_allclose(curve.nll, (curve.first + curve.last) / 2)
     assert (curve.first[0], curve.last[-1]) == (1, 128)
@@ -92,10 +101,14 @@ def test_positions_use_the_same_documents_throughout():
 def test_positions_shorten_where_documents_are_short():
     """A curve over two documents says nothing: the longest halving that enough documents have is used."""
     short = Store([np.zeros(70, int)] * 9 + [np.zeros(500, int)])
-    curve = positions.measure(uniform(2), short, Ids(1), training_length=64, tokens_per_batch=100)
+    curve = positions.measure(
+        uniform(2), short, Ids(1), training_length=64, longest=256, tokens_per_batch=100
+    )
     assert (curve.documents, curve.length) == (10, 64)
     assert (
-        positions.measure(uniform(2), Store([[0] * 9] * 9), Ids(1), training_length=64, tokens_per_batch=9)
+        positions.measure(
+            uniform(2), Store([[0] * 9] * 9), Ids(1), training_length=64, longest=64, tokens_per_batch=9
+        )
         is None
     )
 
