@@ -34,8 +34,7 @@ class LibraryTokenizer(Tokenizer):
         run = self._library.encode_batch_fast if self._complete else self._library.encode_batch
         encoded = run(texts, add_special_tokens=False)
         if not self._complete:
-            for text, encoding in zip(texts, encoded, strict=True):
-                self._refuse_unknown(text, encoding)
+            self._refuse_unknown(texts, encoded)
         ids = [np.array(encoding.ids, np.int64) for encoding in encoded]
         lengths = np.fromiter(map(len, ids), np.int64, len(ids))
         return np.concatenate([np.zeros(0, np.int64), *ids]), lengths
@@ -76,6 +75,7 @@ class LibraryTokenizer(Tokenizer):
             fallback = about["model"].get("byte_fallback", False)
             self._complete = fallback and all(f"<0x{byte:02X}>" in vocabulary for byte in range(256))
         self._unknown = vocabulary.get(about["model"].get("unk_token"))
+        self._known: set[str] = set()
 
     def _byte_pieces(self, vocabulary: dict[str, int], added: list[dict]) -> list[bytes]:
         """The bytes of each id: the library's own decoder would replace those that end inside a character."""
@@ -86,19 +86,31 @@ class LibraryTokenizer(Tokenizer):
             pieces[index] = spelled.get(index) or bytes(map(letters.__getitem__, token))
         return pieces
 
-    def _refuse_unknown(self, text: str, encoding) -> None:
-        covered = np.zeros(len(text) + 1, np.int64)
-        for token, (start, end) in zip(encoding.ids, encoding.offsets, strict=True):
-            if token != self._unknown:
-                covered[start] += 1
-                covered[end] -= 1
-        for at in np.flatnonzero(np.cumsum(covered)[:-1] == 0).tolist():
-            if not text[at].isspace():
-                raise InputError(
-                    f"the tokenizer has no token for {text[at]!r} (U+{ord(text[at]):04X}) in "
-                    f"{text[max(0, at - 20) : at + 20]!r}: take one that falls back on bytes, "
-                    "such as BytePairTokenizer."
-                )
+    def _refuse_unknown(self, texts: list[str], encoded: list) -> None:
+        """Where there is an unknown token, finds it; where there is none, the library drops characters."""
+        if self._unknown is None:
+            for character in sorted(set().union(*texts) - self._known):
+                if not (character.isspace() or self._has(character)):
+                    raise _no_token(character, next(text for text in texts if character in text))
+                self._known.add(character)
+            return
+        for text, encoding in zip(texts, encoded, strict=True):
+            if self._unknown in encoding.ids:
+                start, end = encoding.offsets[encoding.ids.index(self._unknown)]
+                raise _no_token(text[start:end], text)
+
+    def _has(self, character: str) -> bool:
+        ids = self._library.encode(character, add_special_tokens=False).ids
+        return self.decode(ids) == character.encode() if self._byte_level else len(ids) > 0
+
+
+def _no_token(characters: str, text: str) -> InputError:
+    at = text.index(characters)
+    codes = " ".join(f"U+{ord(character):04X}" for character in characters)
+    return InputError(
+        f"the tokenizer has no token for {characters!r} ({codes}) in {text[max(0, at - 20) : at + 20]!r}: "
+        "take one that falls back on bytes, such as BytePairTokenizer."
+    )
 
 
 def _unicode(document: bytes) -> str:
