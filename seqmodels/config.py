@@ -78,7 +78,7 @@ def load(files: Sequence[str | Path], flags: Sequence[str] = (), *, overridable:
         overridable: if given, flags may only set this root ("evaluate") and what it refers to.
     """
     bindings = read([os.fspath(file) for file in files], flags)
-    bindings = check(bindings, [root for root in ROOTS if gin_config._REGISTRY.get_match(root)])
+    bindings = check(bindings, ROOTS)
     if overridable is not None:
         _check_overrides(bindings, flags, overridable)
     gin.clear_config()

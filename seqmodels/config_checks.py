@@ -61,7 +61,8 @@ def reachable(bindings: Bindings, roots: Sequence[str]) -> set[Node]:
     by_owner: dict[tuple[str, str], list[Any]] = {}
     for key, (value, *_) in bindings.items():
         by_owner.setdefault((key.scope, key.selector), []).append(value)
-    waiting: list[Node] = [((), gin_config._REGISTRY.get_match(root).selector) for root in roots]
+    entries = [gin_config._REGISTRY.get_match(root) for root in roots]
+    waiting: list[Node] = [((), entry.selector) for entry in entries if entry is not None]
     found: set[Node] = set()
     while waiting:
         node = scopes, selector = waiting.pop()
