@@ -146,7 +146,8 @@ class LanguageModel(nnx.Module):
             ids = np.asarray(tokens)
             if ids.size and (ids.min() < 0 or ids.max() >= self.vocab_size):
                 raise InputError(
-                    f"tokens holds ids from {ids.min()} to {ids.max()}; the model knows 0 to {self.vocab_size - 1}."
+                    f"tokens holds ids from {ids.min()} to {ids.max()}; the model knows 0 to "
+                    f"{self.vocab_size - 1}."
                 )
         key = rngs.dropout() if rngs is not None and self.dropout > 0.0 else None
         empty = jnp.zeros(tokens.shape[0], jnp.int32)

@@ -62,6 +62,14 @@ class Mixer(nnx.Module):
         """
         raise NotImplementedError
 
+    def _begin(
+        self, x: jax.Array, segment_ids: jax.Array | None, state: Any, keep: tuple[str, ...] = ()
+    ) -> Any:
+        """The state that a call starts from: the empty one for None, else what `resume` makes of it."""
+        if state is None:
+            return self.init_state(x.shape[0], x.shape[1], x.dtype)
+        return resume(state, segment_ids, keep=keep)
+
     def init_state(self, batch_size: int, max_length: int, dtype=jnp.float32) -> Any:
         """The empty state. Caches hold `max_length` tokens; they and convolution windows are in `dtype`."""
         raise NotImplementedError

@@ -15,7 +15,6 @@ from seqmodels.mixers.base import (
     current_id,
     heads_and_head_dim,
     register,
-    resume,
     state_elements,
 )
 from seqmodels.mixers.feature_maps import FeatureMap, FeatureMapName, features
@@ -90,9 +89,7 @@ class LinearAttention(Mixer):
 
     def __call__(self, x, *, segment_ids=None, state=None, rngs=None):
         batch, length, _ = x.shape
-        if state is None:
-            state = self.init_state(batch, length, x.dtype)
-        state = resume(state, segment_ids)
+        state = self._begin(x, segment_ids, state)
         streams, windows = self.convolutions(
             (self.query(x), self.key(x), self.value(x)), segment_ids=segment_ids, state=state.windows
         )

@@ -14,7 +14,6 @@ from seqmodels.mixers.base import (
     check_positive,
     current_id,
     register,
-    resume,
     state_elements,
 )
 from seqmodels.nn.linear import Linear, residual_std
@@ -92,10 +91,7 @@ class Mamba(Mixer):
         self.output = Linear(inner, width, std=residual_std(layers), rngs=rngs)
 
     def __call__(self, x, *, segment_ids=None, state=None, rngs=None):
-        batch, length, _ = x.shape
-        if state is None:
-            state = self.init_state(batch, length, x.dtype)
-        state = resume(state, segment_ids)
+        state = self._begin(x, segment_ids, state)
         x, z = jnp.split(self.input(x), 2, axis=-1)
         x, window = self.convolution(x, segment_ids=segment_ids, state=state.window)
         low_rank, B, C = jnp.split(self.selection(x), (self.dt_rank, self.dt_rank + self.state_size), axis=-1)

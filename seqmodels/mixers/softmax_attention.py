@@ -16,7 +16,6 @@ from seqmodels.mixers.base import (
     check_positive,
     heads_and_head_dim,
     register,
-    resume,
     state_elements,
 )
 from seqmodels.mixers.kv_cache import KVCache
@@ -106,8 +105,7 @@ class SoftmaxAttention(Mixer):
     def __call__(self, x, *, segment_ids=None, state=None, rngs=None):
         batch, length, _ = x.shape
         alone = state is None  # nothing cached: attend among the tokens themselves
-        state = self.init_state(batch, length, x.dtype) if alone else state
-        state = resume(state, segment_ids, keep=kv_cache.LARGE_FIELDS)
+        state = self._begin(x, segment_ids, state, keep=kv_cache.LARGE_FIELDS)
         streams, windows = self.convolutions(
             (self.query(x), self.key(x), self.value(x)), segment_ids=segment_ids, state=state.windows
         )
