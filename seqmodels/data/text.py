@@ -1,15 +1,14 @@
 """Text as training data: a corpus, a tokenizer, and the token stores that they make."""
 
 import hashlib
-import os
 import shutil
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import gin
 
+from seqmodels.data.cache import cache_folder, work_folder
 from seqmodels.data.corpora import Corpus
 from seqmodels.data.packing import PackedRows, PackedStream
 from seqmodels.data.streaming import StreamedRows
@@ -83,7 +82,7 @@ class Text:
     def _tokenise(self, folder: Path, say: Callable[[str], None]) -> None:
         """Writes the stores beside their place and moves them there at once, whoever else does the same."""
         began = time.perf_counter()
-        work = _work_folder(folder)
+        work = work_folder(folder)
         try:
             train = None
             if not self.corpus.streaming:
@@ -100,22 +99,6 @@ class Text:
         finally:
             shutil.rmtree(work, ignore_errors=True)
         say(f"tokens: written to {folder} in {time.perf_counter() - began:.1f} s")
-
-
-def cache_folder(cache_dir: Path | None) -> Path:
-    """The folder for what can be made again: the argument, else $SEQMODELS_CACHE, else ~/.cache/seqmodels."""
-    return Path(cache_dir or os.environ.get("SEQMODELS_CACHE") or Path.home() / ".cache" / "seqmodels")
-
-
-def _work_folder(folder: Path) -> Path:
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        return Path(tempfile.mkdtemp(prefix="making-", dir=folder.parent))
-    except OSError as error:
-        raise InputError(
-            f"cannot write tokens to {folder.parent} ({error.strerror}): set SEQMODELS_CACHE to a folder "
-            "that can be written."
-        ) from None
 
 
 def _report(split: str, store: TokenStore, say: Callable[[str], None]) -> None:

@@ -72,9 +72,11 @@ class HuggingFace(Corpus):
     @cached_property
     def fingerprint(self) -> str:
         """Of every document; of the settings and the first documents when streaming."""
-        whole = hashlib.blake2b(repr(self.describe()).encode(), digest_size=16)
-        splits = [self._train] if self._validation is None else [self._train, self._validation]
-        for dataset in splits:
+        made_of: list = ["HuggingFace", self._validation_split is None, self._fraction, self.streaming]
+        if self.streaming:
+            made_of += [self._validation_documents, self.shuffle_window]
+        whole = hashlib.blake2b(repr(made_of).encode(), digest_size=16)
+        for dataset in (self._train, *([] if self._validation is None else [self._validation])):
             for text in islice(self._texts(dataset), _SAMPLE if self.streaming else None):
                 whole.update(content_key(text).to_bytes(8, "little"))
         return whole.hexdigest()

@@ -1,14 +1,13 @@
 """Byte-level byte-pair encoding, learned from the corpus."""
 
 import hashlib
-import os
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import gin
 
+from seqmodels.data.cache import work_folder
 from seqmodels.data.corpora import Corpus
 from seqmodels.data.tokenizers.library import LibraryTokenizer
 from seqmodels.errors import InputError
@@ -55,6 +54,7 @@ class BytePairTokenizer(LibraryTokenizer):
     def _learn(self, corpus: Corpus, path: Path, say: Callable[[str], None]) -> None:
         from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
+        work = work_folder(path)
         began = time.perf_counter()
         library = Tokenizer(models.BPE())
         library.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -65,11 +65,9 @@ class BytePairTokenizer(LibraryTokenizer):
             show_progress=False,
         )
         library.train_from_iterator(self._sample(corpus), trainer)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, work = tempfile.mkstemp(dir=path.parent)
-        with open(handle, "w", encoding="utf-8") as file:
-            file.write(library.to_str())
-        os.replace(work, path)
+        (work / path.name).write_text(library.to_str(), encoding="utf-8")
+        (work / path.name).replace(path)
+        work.rmdir()
         size, seconds = library.get_vocab_size() + 1, time.perf_counter() - began
         short = "" if size == self._wanted else f" (the text has no pairs for {self._wanted})"
         say(f"tokenizer: learned {size} ids{short} in {seconds:.1f} s, written to {path}")

@@ -1,5 +1,6 @@
 """If these fail, text is lost between the file and the model, or turns into a control id."""
 
+import huggingface_hub
 import numpy as np
 import pytest
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, processors
@@ -209,7 +210,7 @@ def test_a_missing_or_damaged_file_is_refused(tmp_path, kind):
 
 
 def test_a_name_that_no_hub_gives_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
     with pytest.raises(InputError, match="'nobody/nothing' is no folder here, and the hub does not give"):
         ready(HuggingFaceTokenizer("nobody/nothing"), tmp_path)
 

@@ -1,0 +1,125 @@
+"""If these fail, a data set of the `datasets` library is read otherwise than it is, or loses its place."""
+
+import json
+
+import datasets
+import pytest
+
+from seqmodels.data.corpora import HuggingFace
+from seqmodels.errors import InputError
+
+
+@pytest.fixture(autouse=True)
+def quiet(tmp_path, monkeypatch):
+    """The library's own cache in the test's folder, its bars off, and no network."""
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", str(tmp_path / "hf"))
+    monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
+    datasets.disable_progress_bars()
+
+
+TEXTS = [f"document {i} with Ö" for i in range(300)]
+
+
+@pytest.fixture
+def files(tmp_path):
+    """The texts as JSON lines, Parquet (two files), and a folder of `save_to_disk` with two splits."""
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps({"text": text, "n": 1}) + "\n" for text in TEXTS))
+    table = datasets.Dataset.from_dict({"text": TEXTS, "n": [1] * 300})
+    table.select(range(150)).to_parquet(tmp_path / "a0.parquet")
+    table.select(range(150, 300)).to_parquet(tmp_path / "a1.parquet")
+    held = datasets.Dataset.from_dict({"text": [*TEXTS[:10], "held out", None, ""], "n": [1] * 13})
+    datasets.DatasetDict(train=table, test=held).save_to_disk(tmp_path / "saved")
+    return tmp_path
+
+
+def texts(documents):
+    return [document.decode() for document in documents]
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+@pytest.mark.parametrize(
+    ("path", "data_files"), [("json", "a.jsonl"), ("parquet", "a?.parquet"), ("saved", None)]
+)
+def test_local_data_is_read_whole_and_parted_by_content(files, path, data_files, streaming):
+    where = str(files / path) if data_files is None else path
+    data_files = data_files and str(files / data_files)
+    corpus = HuggingFace(where, data_files=data_files, validation_fraction=0.2, streaming=streaming)
+    train, validation = texts(corpus.documents("train")), texts(corpus.documents("validation"))
+    assert sorted(train + validation) == sorted(TEXTS)
+    assert 30 < len(validation) < 90
+    assert train == [text for text in TEXTS if text in set(train)], "the order changed"
+    again = HuggingFace(where, data_files=data_files, validation_fraction=0.2, streaming=streaming)
+    assert again.fingerprint == corpus.fingerprint
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+def test_a_validation_split_of_its_own(files, streaming):
+    corpus = HuggingFace(str(files / "saved"), validation_split="test", streaming=streaming)
+    held_out = texts(corpus.documents("validation"))
+    assert held_out[:11] == [*TEXTS[:10], "held out"]
+    train = texts(corpus.documents("train"))
+    # Of a text in both, the token store takes one out of validation, and a stream one out of training.
+    assert train == (TEXTS[10:] if streaming else TEXTS)
+
+
+def test_a_stream_goes_on_exactly_where_it_stopped(files):
+    """12 documents and the borders of files: nothing is lost, repeated, or skipped by a chunk read ahead."""
+
+    def stream():
+        return HuggingFace("parquet", data_files=str(files / "a?.parquet"), streaming=True).stream()
+
+    straight = stream()
+    documents = list(straight)
+    for stop in (0, 1, 2, 11, 12, 140, 200, len(documents) - 1, len(documents)):
+        first = stream()
+        for _ in range(stop):
+            next(first)
+        second = stream()
+        second.restore(json.loads(json.dumps(first.state())))
+        assert list(second) == documents[stop:]
+    straight.rewind()
+    assert list(straight) == documents, "the second pass is another than the first"
+
+
+def test_at_most_so_many_documents_are_kept_for_validation(files):
+    corpus = HuggingFace(
+        str(files / "saved"), validation_fraction=0.2, streaming=True, validation_documents=7
+    )
+    assert len(list(corpus.documents("validation"))) == 7
+
+
+def test_the_fingerprint_follows_content_and_settings(files, tmp_path):
+    path = str(files / "saved")
+    first = HuggingFace(path, validation_split="test").fingerprint
+    others = [
+        HuggingFace(path).fingerprint,
+        HuggingFace(path, validation_split="test", streaming=True).fingerprint,
+    ]
+    changed = datasets.Dataset.from_dict({"text": [*TEXTS[:-1], "other"]})
+    datasets.DatasetDict(train=changed, test=datasets.load_from_disk(path)["test"]).save_to_disk(
+        tmp_path / "changed"
+    )
+    others.append(HuggingFace(str(tmp_path / "changed"), validation_split="test").fingerprint)
+    assert len({first, *others}) == 4
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"path": "nobody/nothing"}, r"cannot load path = 'nobody/nothing'.* Without a network"),
+        ({"path": "./nowhere"}, r"path = '\./nowhere': there is no such folder"),
+        ({"path": "json", "data_files": "none.jsonl"}, r"data_files = \['none\.jsonl'\]"),
+        ({"path": "saved", "split": "tran"}, r"no split 'tran'; it has 'train', 'test'"),
+        ({"path": "saved", "validation_split": "validation"}, r"no split 'validation'; it has 'train'"),
+        ({"path": "saved", "text_field": "body"}, r"no column 'body': .* one of \['text', 'n'\]"),
+        ({"path": "saved", "text_field": "n"}, r"'n' is int, and should be text"),
+        ({"path": "saved", "validation_split": "train"}, r"are both 'train'"),
+        ({"path": "saved", "shuffle_window": 0}, r"shuffle_window = 0 should be at least 1"),
+    ],
+)
+@pytest.mark.parametrize("streaming", [False, True])
+def test_what_is_not_there_is_refused_in_a_sentence(files, settings, message, streaming):
+    if settings["path"] == "saved":
+        settings = settings | {"path": str(files / "saved")}
+    with pytest.raises(InputError, match=message):
+        list(HuggingFace(**settings, streaming=streaming).documents("validation"))
