@@ -14,8 +14,8 @@ class Corpus(abc.ABC):
     """Documents as bytes of UTF-8 text. An empty one stands for a record without text, and is counted."""
 
     streaming = False
-    """Whether training documents are read as they are needed, and not tokenised beforehand. Such a corpus has
-    `stream() -> seqmodels.data.streaming.DocumentStream` and `shuffle_window`, how many are shuffled at once."""
+    """Whether training documents are read as they are needed, not tokenised beforehand. Such a corpus has
+    `stream() -> seqmodels.data.streaming.DocumentStream` and `shuffle_window`, how many to shuffle at once."""
 
     @abc.abstractmethod
     def documents(self, split: Split) -> Iterator[bytes]:
