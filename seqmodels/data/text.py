@@ -39,6 +39,12 @@ class Text:
     def vocab_size(self) -> int:
         return self.tokenizer.vocab_size
 
+    @property
+    def bytes_per_token(self) -> float:
+        """Bytes of text a target, ends of text included; of validation where training streams."""
+        store = self.validation if self.train is None else self.train
+        return store.text_bytes / (len(store.tokens) + len(store))
+
     def prepare(self, cache_dir: Path | None = None, say: Callable[[str], None] = print) -> None:
         """Tokenises the corpus, or finds that an earlier run did.
 

@@ -42,6 +42,8 @@ def test_what_is_stored_is_the_text(files, tmp_path):
     assert about["train_documents"] + about["validation_documents"] == 30
     assert about["train_bytes"] + about["validation_bytes"] == sum(map(len, stored))
     assert about["vocab_size"] == data.vocab_size == 257
+    count = about["train_documents"]
+    assert data.bytes_per_token == about["train_bytes"] / (about["train_bytes"] + count)
 
 
 def test_a_second_run_in_another_process_finds_the_tokens(files, tmp_path):
@@ -180,6 +182,7 @@ def test_a_streamed_corpus_keeps_validation_alone_and_resumes(tmp_path):
 
     data, _ = prepared(corpus(), tmp_path / "cache", BytePairTokenizer(300))
     assert data.train is None
+    assert data.bytes_per_token > 1.5
     held_out = set(documents_of(data, data.validation))
     stream, seen = data.stream(4, 64, seed=0), b""
     for _ in range(60):

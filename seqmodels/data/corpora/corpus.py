@@ -15,7 +15,7 @@ class Corpus(abc.ABC):
 
     streaming = False
     """Whether training documents are read as they are needed, not tokenised beforehand. Such a corpus has
-    `stream() -> seqmodels.data.streaming.DocumentStream` and `shuffle_window`, how many to shuffle at once."""
+    `stream() -> DocumentStream` (see `data.streaming`) and `shuffle_window`, how many to shuffle at once."""
 
     @abc.abstractmethod
     def documents(self, split: Split) -> Iterator[bytes]:
