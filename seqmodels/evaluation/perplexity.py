@@ -42,11 +42,13 @@ class Perplexity:
     end_of_text_nll: float
 
     def scalars(self) -> dict[str, float]:
+        """By tag; those of other protocols than disjoint windows have it in their name."""
+        protocol = "" if self.stride == self.window else f"_{self.protocol.partition('(')[0]}"
         return {
-            "eval/loss": self.nll.value,
-            "eval/bits_per_byte": self.bits_per_byte.value,
-            "eval/perplexity": self.perplexity.value,
-            "eval/tokens_scored": float(self.tokens_scored),
+            f"eval/loss{protocol}": self.nll.value,
+            f"eval/bits_per_byte{protocol}": self.bits_per_byte.value,
+            f"eval/perplexity{protocol}": self.perplexity.value,
+            f"eval/tokens_scored{protocol}": float(self.tokens_scored),
         }
 
     def summary(self) -> dict:
@@ -170,7 +172,7 @@ def _figures(
         nll_sum=float(text_nll.sum()),
         nll=per_token,
         perplexity=Estimate(*(float(np.exp(value)) for value in per_token)),
-        bits_per_byte=Estimate(*(value / _LN2 for value in per_byte)),
+        bits_per_byte=per_byte.scaled(1 / _LN2),
         end_of_text_targets=ends,
         end_of_text_nll=float(nll[1::2].sum() / ends) if ends else float("nan"),
     )

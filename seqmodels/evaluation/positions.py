@@ -31,6 +31,12 @@ class PositionCurve:
     length: int
     training_length: int
 
+    def scalars(self) -> dict[str, float]:
+        return {
+            "eval/loss_first_position": float(self.nll[0]),
+            "eval/loss_last_position": float(self.nll[-1]),
+        }
+
     def summary(self) -> dict:
         return {
             "length": self.length,
@@ -86,5 +92,5 @@ def log_bins(length: int, per_octave: int = 3) -> tuple[np.ndarray, np.ndarray]:
     """First and last position of bins that cover 1 to length, evenly spaced in log2; none is empty."""
     octaves = np.log2(length)
     edges = 2.0 ** (np.arange(int(np.ceil(octaves * per_octave)) + 1) / per_octave)
-    first = np.unique(np.floor(edges[edges <= length]).astype(np.int64))
+    first = np.unique(np.floor(edges[edges < length]).astype(np.int64))
     return first, np.append(first[1:] - 1, length)

@@ -46,11 +46,11 @@ def nll_of_logits(logits: np.ndarray, targets: np.ndarray) -> np.ndarray:
 
 
 def shared_width(needed: int, training_length: int, longest: int) -> int:
-    """Tokens to pad rows of `needed` to: the training length, doubled while too short, at most `longest`.
+    """Tokens to pad rows of `needed` to: half the training length, doubled as needed, at most `longest`.
 
     Rows of few widths share their compilations; padding on the right changes nothing.
     """
-    width = min(training_length, longest)
+    width = min(training_length // 2, longest)
     while width < needed:
         width *= 2
     return min(width, longest)

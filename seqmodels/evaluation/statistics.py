@@ -21,6 +21,10 @@ class Estimate(NamedTuple):
     low: float
     high: float
 
+    def scaled(self, factor: float) -> "Estimate":
+        """In another unit, `factor` (> 0) times as large a number."""
+        return Estimate(*(float(number * factor) for number in self))
+
 
 def wilson(successes: int, trials: int) -> Estimate:
     """A proportion with Wilson's score interval (Wilson 1927), which has a width at 0 and at `trials` too."""

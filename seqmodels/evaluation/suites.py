@@ -87,11 +87,12 @@ def measure(
             for name in names
         }
     text = (scorer, data.validation, data.tokenizer)
+    near = {**reach, "longest": min(longest, 2 * row_length)}
     windows = {"window": row_length, "batch_size": batch_size, "max_tokens": scope.max_tokens}
     measures = {
         "perplexity": lambda: perplexity.disjoint(*text, **windows),
         "positions": lambda: positions.measure(*text, **reach, tokens_per_batch=batch_size * row_length),
-        "repeat": lambda: repeat.measure(*text, **reach, batch_size=batch_size, passages=scope.passages),
+        "repeat": lambda: repeat.measure(*text, **near, batch_size=batch_size, passages=scope.passages),
         "strided": lambda: perplexity.strided(*text, **windows, stride=max(1, row_length // 2)),
         "stateful": lambda: perplexity.stateful(*text, **windows),
     }

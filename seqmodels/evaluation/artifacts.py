@@ -1,0 +1,79 @@
+"""What an evaluation leaves in eval/STEP: summary.json, tables, pictures."""
+
+import csv
+import io
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+from seqmodels.evaluation import plots
+from seqmodels.evaluation.positions import PositionCurve
+from seqmodels.evaluation.recall import ANSWER_KINDS, Recall
+from seqmodels.evaluation.repeat import Repeat
+from seqmodels.training.run_directory import write_whole
+
+SUMMARY = "summary.json"
+
+
+def pictures(results: dict[str, Any], title: str) -> dict[str, bytes]:
+    """PNG files of the suites that have a curve, by name."""
+    drawn = {}
+    for name, result in results.items():
+        match result:
+            case PositionCurve():
+                drawn[name] = plots.png(plots.positions(result, title))
+            case Repeat():
+                drawn[name] = plots.png(plots.repeat(result, title))
+            case Recall():
+                drawn[name] = plots.png(plots.recall(result, title))
+    return drawn
+
+
+def write_tables(folder: Path, results: dict[str, Any]) -> None:
+    """positions.csv and recall.parquet, of the suites that were run."""
+    for result in results.values():
+        match result:
+            case PositionCurve():
+                write_whole(folder / "positions.csv", _positions(result))
+            case Recall():
+                _write_queries(folder / "recall.parquet", result)
+
+
+def write_summary(folder: Path, facts: dict[str, Any], suites: dict[str, Any]) -> None:
+    """summary.json: `facts`, and the figures of each suite; those of an earlier call's other suites stay."""
+    path = folder / SUMMARY
+    earlier = json.loads(path.read_text(encoding="utf-8"))["suites"] if path.is_file() else {}
+    text = json.dumps(_finite({**facts, "suites": {**earlier, **suites}}), indent=1, allow_nan=False)
+    write_whole(path, text)
+
+
+def _positions(curve: PositionCurve) -> str:
+    text = io.StringIO()
+    lines = csv.writer(text, lineterminator="\n")
+    lines.writerow(
+        ["first_position", "last_position", "nll_nats", "low", "high", "documents", "training_length"]
+    )
+    for row in zip(curve.first, curve.last, curve.nll, curve.low, curve.high, strict=True):
+        lines.writerow([*row, curve.documents, curve.training_length])
+    return text.getvalue()
+
+
+def _write_queries(path: Path, result: Recall) -> None:
+    import pyarrow
+    import pyarrow.parquet
+
+    kinds = pyarrow.DictionaryArray.from_arrays(result.table["kind"].astype("int8"), list(ANSWER_KINDS))
+    table = pyarrow.table({**result.table, "kind": kinds})
+    partial = path.with_name(f".{path.name}.partial")
+    pyarrow.parquet.write_table(table, partial)
+    partial.replace(path)
+
+
+def _finite(value: Any) -> Any:
+    """The value with None for numbers that JSON does not have."""
+    if isinstance(value, dict):
+        return {name: _finite(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,167 @@
+"""`evaluate`: from a run directory to its figures, tables and pictures in eval/STEP."""
+
+import platform
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import gin
+import jax
+import numpy as np
+
+from seqmodels import accounting
+from seqmodels.data.corpora import Corpus
+from seqmodels.data.text import Text
+from seqmodels.errors import InputError
+from seqmodels.evaluation import artifacts, event_file, report
+from seqmodels.evaluation.byte_model import ByteModel
+from seqmodels.evaluation.model_scorer import ModelScorer
+from seqmodels.evaluation.perplexity import Perplexity
+from seqmodels.evaluation.suites import FULL, choose, measure
+from seqmodels.evaluation.trained_run import TrainedRun, load, tokens_seen
+from seqmodels.training.run_directory import RunDirectory
+
+BYTE_MODEL_ORDER = 3
+# Of the training text; more would take minutes and change the third digit.
+BYTE_MODEL_BYTES = 32_000_000
+
+
+@gin.configurable(denylist=["run", "step", "say"])
+def evaluate(
+    run: RunDirectory,
+    step: int | str = "latest",
+    say: Callable[[str], None] = print,
+    *,
+    suites: Sequence[str] | None = None,
+    corpus: Corpus | None = None,
+    batch_size: int | None = None,
+    row_length: int | None = None,
+) -> Path:
+    """Evaluates a checkpoint, prints its table and writes eval/STEP; returns that folder.
+
+    Args:
+        run: its config has been loaded.
+        step: of the checkpoint: a number, "latest" or "best".
+        say: takes what is printed beside the table.
+        suites: which; by default those that fit the data.
+        corpus: text whose validation split is evaluated in place of the run's own.
+        batch_size: rows at a time; by default as in training.
+        row_length: tokens in a window of perplexity, and a quarter of those in the longest row; by default as
+            in training.
+
+    Raises:
+        InputError: no such checkpoint, a suite that does not fit, other data than the run was trained on.
+    """
+    for name, value in (("batch_size", batch_size), ("row_length", row_length)):
+        if value is not None and value < 1:
+            raise InputError(f"evaluate.{name} = {value} should be at least 1.")
+    names = choose(suites, run.information()["data"]["kind"])
+    trained = load(run, step, say)
+    data = _other_text(corpus, trained.data, say) if corpus is not None else trained.data
+    training_length = trained.settings["row_length"]
+    sizes = {
+        "batch_size": batch_size or trained.settings["batch_size"],
+        "row_length": row_length or training_length,
+    }
+    say(f"evaluating {run.path} at step {trained.step}: {', '.join(names)} ...")
+    scorer = ModelScorer(trained.graphdef, trained.params)
+    results = measure(names, scorer, data, FULL, **sizes, training_length=training_length)
+    for name in names:
+        if name not in results:
+            say(f"{name} was left out: the validation text is too short for it.")
+    summaries = {name: {**result.summary(), **sizes} for name, result in results.items()}
+    byte_models = None
+    if any(isinstance(result, Perplexity) for result in results.values()) and trained.data.train is not None:
+        byte_models, about = _byte_models(trained.data, data)
+        summaries = {
+            name: {**summary, "byte_models": about} if isinstance(results[name], Perplexity) else summary
+            for name, summary in summaries.items()
+        }
+
+    tokens = tokens_seen(run, trained.step)
+    title = f"{run.name}, step {trained.step:,}"
+    folder = run.evaluation(trained.step)
+    folder.mkdir(parents=True, exist_ok=True)
+    pictures = artifacts.pictures(results, title)
+    for name, picture in pictures.items():
+        (folder / f"{name}.png").write_bytes(picture)
+    artifacts.write_tables(folder, results)
+    artifacts.write_summary(folder, _facts(run, trained, data, tokens), summaries)
+    scalars = {tag: value for result in results.values() for tag, value in result.scalars().items()}
+    images = {f"eval/{name}": picture for name, picture in pictures.items()}
+    event_file.write(folder.parent, f"{trained.step}.{'-'.join(names)}", tokens, scalars, images)
+    report.show(f"{title}, after {tokens:,} tokens", report.rows(results, byte_models))
+    say(f"written: {folder}")
+    return folder
+
+
+def _other_text(corpus: Corpus, trained_on: Any, say: Callable[[str], None]) -> Text:
+    """Another corpus, in the tokens of the run's; refused where it holds text that the run was trained on."""
+    if trained_on.kind != "text":
+        raise InputError("evaluate.corpus is text, and this run was trained on no text; leave it out.")
+    data = Text(corpus, trained_on.tokenizer)
+    data.prepare(say=say)
+    if trained_on.train is not None:
+        known = np.isin(data.validation.content_keys, trained_on.train.content_keys)
+        if known.any():
+            raise InputError(
+                f"{known.sum()} of the {len(known)} documents of evaluate.corpus are among those that the "
+                "run was trained on; evaluate on other text."
+            )
+    return data
+
+
+def _byte_models(trained_on: Text, data: Text) -> tuple[list[float], dict[str, Any]]:
+    """Bits per byte of the byte models of order 0, 1, ... on the validation text, and how they were made."""
+    training, size = [], 0
+    for document in _documents(trained_on.train, trained_on.tokenizer):
+        training.append(document)
+        size += len(document)
+        if size >= BYTE_MODEL_BYTES:
+            break
+    bits = ByteModel(training, BYTE_MODEL_ORDER).bits_per_byte(
+        list(_documents(data.validation, data.tokenizer))
+    )
+    about = {
+        "smoothing": "interpolated Witten-Bell",
+        "training_bytes": size,
+        "bits_per_byte": {f"order_{order}": value for order, value in enumerate(bits)},
+    }
+    return bits, about
+
+
+def _documents(store, tokenizer):
+    for index in range(len(store)):
+        yield tokenizer.decode(store.document(index))
+
+
+def _facts(run: RunDirectory, trained: TrainedRun, data: Any, tokens: int) -> dict[str, Any]:
+    """What the figures are of: run, checkpoint, model, data, and the machine that evaluated."""
+    length = trained.settings["row_length"]
+    costs = accounting.model_costs(trained.model, length)
+    known = run.information()
+    return {
+        "run": run.name,
+        "step": trained.step,
+        "tokens_seen": tokens,
+        "model": {
+            "parameters": sum(accounting.parameters_by_part(trained.params).values()),
+            "dtype": trained.model.dtype,
+            "length": length,
+            "flops_per_token": costs.flops_per_token,
+            "state_elements": costs.state_elements,
+            "state_bytes": accounting.state_bytes(trained.model, length),
+        },
+        "provenance": {
+            "config": run.config_text,
+            "checkpoint": f"checkpoints/{trained.step}",
+            "seed": known.get("seed"),
+            "trained_on": known["data"]["fingerprint"],
+            "evaluated_on": data.fingerprint,
+            "training_versions": known.get("versions"),
+            "evaluation_versions": {"python": platform.python_version(), "jax": jax.__version__},
+            "device": f"{jax.default_backend()}, {jax.devices()[0].device_kind}",
+            "time": time.time(),
+        },
+    }

@@ -1,0 +1,60 @@
+"""A trained model with its data, from a run directory and nothing else."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import gin
+import jax
+from flax import nnx
+
+from seqmodels.errors import InputError
+from seqmodels.language_model import LanguageModel, abstract
+from seqmodels.training.checkpoints import restore_params
+from seqmodels.training.run_directory import RunDirectory
+
+
+class TrainedRun(NamedTuple):
+    """step: of the checkpoint. settings: what the config binds of `train`. data: prepared."""
+
+    step: int
+    graphdef: nnx.GraphDef
+    params: Any
+    data: Any
+    settings: dict[str, Any]
+
+    @property
+    def model(self) -> LanguageModel:
+        return nnx.merge(self.graphdef, self.params)
+
+
+def load(run: RunDirectory, step: int | str, say: Callable[[str], None]) -> TrainedRun:
+    """The checkpoint `step` ("latest", "best" or a number) of a run whose config has been loaded.
+
+    Raises InputError where the checkpoint is missing or damaged, or the data is not what the run was trained
+    on.
+    """
+    settings = gin.get_bindings("train")
+    known = run.information()
+    graphdef, shapes, _ = abstract(settings["model"], known["vocab_size"])
+    step, params = restore_params(run, step, shapes)
+    if nnx.merge(graphdef, shapes).dtype == "float32":
+        # GPUs and TPUs round the inputs of products otherwise.
+        jax.config.update("jax_default_matmul_precision", "highest")
+    data = settings["data"]
+    data.prepare(say=say)
+    trained_on = known["data"]["fingerprint"]
+    if data.fingerprint != trained_on:
+        raise InputError(
+            f"{run.path} was trained on other data: their fingerprint was {trained_on} and is now "
+            f"{data.fingerprint}; restore the data, or the tokenizer, that its config names."
+        )
+    return TrainedRun(step, graphdef, params, data, settings)
+
+
+def tokens_seen(run: RunDirectory, step: int) -> int:
+    """Tokens trained on after `step` updates: as logged, or in proportion to the nearest line before it."""
+    lines = [line for line in run.metrics() if 0 < line["step"] <= step]
+    if not lines:
+        return 0
+    nearest = max(lines, key=lambda line: line["step"])
+    return round(nearest["tokens"] * step / nearest["step"])
