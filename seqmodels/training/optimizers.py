@@ -111,10 +111,10 @@ class AdamW(Optimizer):
 @gin.register
 @dataclasses.dataclass(frozen=True)
 class Muon(Optimizer):
-    """Muon (Jordan, 2024): orthogonalised momentum for the kernels of linear layers, Adam for the rest.
+    """Muon (Jordan, 2024): orthogonalised momentum for the linear maps of the layers, Adam for the rest.
 
-    The steps of the kernels are scaled to the root mean square of Adam's (0.2; arXiv:2502.16982), so that one
-    learning rate and one weight decay serve both.
+    Both have Nesterov's momentum. The steps of the kernels are scaled to the root mean square of Adam's (0.2;
+    arXiv:2502.16982), so that one learning rate and one weight decay serve both.
 
     Attributes:
         momentum: decay of the mean of the gradients of kernels.
@@ -133,17 +133,12 @@ class Muon(Optimizer):
             adam_b1=self.beta1,
             adam_b2=self.beta2,
             consistent_rms=0.2,
-            muon_weight_dimension_numbers=_kernel_axes,
+            muon_weight_dimension_numbers=jax.tree.map_with_path(_kernel_axes, decays),
         )
 
 
-def _kernel_axes(params: Any) -> Any:
-    """Muon's axes for kernels inside the blocks; leading axes (stacked layers) are treated one by one."""
-
-    def axes(path: tuple, leaf: jax.Array) -> contrib.MuonDimensionNumbers | None:
-        names = [str(getattr(key, "key", key)) for key in path]
-        if names[0] != "layers" or names[-1] != "kernel":
-            return None
-        return contrib.MuonDimensionNumbers(reduction_axis=leaf.ndim - 2, output_axis=leaf.ndim - 1)
-
-    return jax.tree.map_with_path(axes, params)
+def _kernel_axes(path: tuple, decayed: bool) -> contrib.MuonDimensionNumbers | None:
+    """Muon's axes for a linear map in the layers (convolutions do not decay); others are stacked layers."""
+    if path[0].key != "layers" or path[-1].key != "kernel" or not decayed:
+        return None
+    return contrib.MuonDimensionNumbers(reduction_axis=-2, output_axis=-1)

@@ -118,7 +118,7 @@ def make_step(
         metrics = Metrics(
             loss=loss,
             learning_rate=update.schedule(state.step),
-            gradient_norm=optax.global_norm(gradients),
+            gradient_norm=optax.tree.norm(gradients),
             tokens=tokens,
             gradient_norms=norms_by_kind(gradients, kinds),
             parameter_norms=norms_by_kind(params, kinds),
