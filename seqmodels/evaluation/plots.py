@@ -103,11 +103,11 @@ def add_chance(axes: "Axes", curve: Curve) -> None:
 
 
 def mark_last_trained(axes: "Axes", curve: Curve) -> None:
-    """A dashed line behind the last distance whose rows fit into the training length."""
+    """A dashed line behind the last distance that training had."""
     if curve.trained.any() and not curve.trained.all():
         last = np.flatnonzero(curve.trained)[-1]
         edge = np.sqrt(curve.distance[last] * curve.distance[last + 1])
-        axes.axvline(edge, color=GREY, linestyle="--", linewidth=1, label="longest row of training")
+        axes.axvline(edge, color=GREY, linestyle="--", linewidth=1, label="training ends (length or pairs)")
 
 
 def repeat(result: Repeat, title: str) -> "Figure":
@@ -154,11 +154,11 @@ def _points(axes: "Axes", x: np.ndarray, estimates: Sequence[Estimate], label: s
 
 
 def _log2_axis(axes: "Axes", label: str) -> None:
-    from matplotlib.ticker import LogLocator, NullFormatter, ScalarFormatter
+    from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
     axes.set_xscale("log", base=2)
     axes.xaxis.set_major_locator(LogLocator(base=2, numticks=12))
-    axes.xaxis.set_major_formatter(ScalarFormatter())
+    axes.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
     axes.xaxis.set_minor_formatter(NullFormatter())
     axes.set_xlabel(label)
     axes.grid(True, alpha=0.25)

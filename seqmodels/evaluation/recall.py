@@ -44,7 +44,7 @@ class Setting(NamedTuple):
 class Curve:
     """Accuracy at each of `settings`, in order of distance: `right` of `queries` [points].
 
-    trained: whether a row of that setting fits into the training length, [points].
+    trained: whether training had rows of that length and that many pairs, [points].
     """
 
     settings: list[Setting]
@@ -73,7 +73,7 @@ class Curve:
 
     @property
     def area(self) -> Estimate:
-        """The mean accuracy over log2 distance, of the points within the training length."""
+        """The mean accuracy over log2 distance, of the points that training had."""
         kept = np.flatnonzero(self.trained)
         samples = area_over_log2(self.distance[kept], self._resampled()[:, kept])
         value = area_over_log2(self.distance[kept], (self.right / self.queries)[kept])
@@ -104,7 +104,7 @@ class Curve:
                     "queries": int(queries),
                     "chance_of_value": self.chance_of_value,
                     "chance_of_row": 1 / setting.pairs,
-                    "within_training_length": bool(trained),
+                    "trained": bool(trained),
                 }
                 for setting, accuracy, queries, trained in zip(
                     self.settings, self.accuracy, self.queries, self.trained, strict=True
@@ -163,7 +163,8 @@ def measure(
             right[point] = (table["kind"][first] == 0).sum()
             tables.append({"curve": np.full(len(first), name), **table})
             hashes[setting] = task.rows_hash(split, 0, rows, **setting._asdict())
-        trained = np.array([task.row_tokens(s.pairs, s.fillers) <= training_length for s in settings])
+        fits = [task.row_tokens(s.pairs, s.fillers) <= training_length for s in settings]
+        trained = np.array(fits) & [s.pairs <= max(task.pairs) for s in settings]
         curves.append(Curve(settings, right, np.full(len(settings), rows), trained, task.values))
     joined = {name: np.concatenate([table[name] for table in tables]) for name in tables[0]}
     return Recall(*curves, joined, split, _digest(hashes), training_length)

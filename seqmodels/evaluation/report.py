@@ -108,9 +108,7 @@ def _repeat(result: Repeat) -> list[Row]:
 
 def _recall(name: str, curve: Curve) -> list[Row]:
     horizon = curve.horizon50
-    trained = (
-        f"{int(curve.trained.sum())} of {len(curve.settings)} distances, those within the training length"
-    )
+    trained = f"over the {int(curve.trained.sum())} distances that training had"
     table = [
         (f"recall area by {name}", *_figure(curve.area, 3), trained),
         (
@@ -123,9 +121,9 @@ def _recall(name: str, curve: Curve) -> list[Row]:
     for setting, accuracy, queries, trained in zip(
         curve.settings, curve.accuracy, curve.queries, curve.trained, strict=True
     ):
-        counts = f"chance {curve.chance_of_value:.3f} and {1 / setting.pairs:.3f}; {queries} queries"
+        counts = f"chance 1/{curve.values}, 1/{setting.pairs}; n {queries}"
         beyond = "" if trained else "; beyond training"
-        table.append((f"  {name} {_knob(name, setting)}", *_figure(accuracy, 3), counts + beyond))
+        table.append((f"  {_knob(name, setting)}", *_figure(accuracy, 3), counts + beyond))
     return table
 
 

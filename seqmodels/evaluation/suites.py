@@ -70,8 +70,9 @@ def measure(
 ) -> dict[str, Any]:
     """The result of each suite by name; one whose text is too short for it is left out.
 
-    row_length: tokens in a window of perplexity; the other suites go up to scope.reach times that, or to the
-    end of the model's positions. training_length: tokens in a row of training, which the curves mark.
+    row_length: tokens in a window of perplexity; the other suites go up to scope.reach times that (repeat,
+    whose rows are many, to twice that), or to the end of the model's positions. training_length: tokens in a
+    row of training, which the curves mark.
     """
     if scorer.max_positions is not None and row_length > scorer.max_positions:
         raise InputError(
