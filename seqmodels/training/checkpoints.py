@@ -6,8 +6,11 @@ the checksum does.
 """
 
 import contextlib
+import gc
 import logging
 import shutil
+import sys
+import warnings
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -208,14 +211,12 @@ def _choose(run: RunDirectory, step: int | str) -> int:
 
 def _load(directory: Path, abstract: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Items of a checkpoint and what is stored beside them; _DamagedError unless the content is right."""
-    with _quiet():
-        try:
-            about = ocp.checkpointables_metadata(directory).custom_metadata
-            items = ocp.load_checkpointables(directory, abstract)
-        except Exception as error:  # the library raises many kinds for missing and cut files
-            raise _DamagedError(
-                f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0][:200]}"
-            ) from None
+    about, items = _read(
+        lambda: (
+            ocp.checkpointables_metadata(directory).custom_metadata,
+            ocp.load_checkpointables(directory, abstract),
+        )
+    )
     for name in abstract:
         if not about or checksum(items[name]) != about["crc32"].get(name):
             raise _DamagedError(f"the content of {name} differs from its checksum")
@@ -224,11 +225,7 @@ def _load(directory: Path, abstract: dict[str, Any]) -> tuple[dict[str, Any], di
 
 def _check_shapes(directory: Path, abstract: Any) -> None:
     """Raises InputError where the checkpoint's parameters are not those of the model."""
-    with _quiet():
-        try:
-            saved = ocp.checkpointables_metadata(directory).metadata["params"]
-        except Exception as error:
-            raise _DamagedError(f"{type(error).__name__}: {error}") from None
+    saved = _read(lambda: ocp.checkpointables_metadata(directory).metadata["params"])
     theirs, ours = _shapes(saved), _shapes(abstract)
     for name in sorted({*theirs, *ours}):
         if theirs.get(name) != ours.get(name):
@@ -256,15 +253,26 @@ def _write_errors(step: int) -> Iterator[None]:
         raise CheckpointWriteError(f"checkpoint {step} was not written: {reason}") from error
 
 
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Keeps the library from printing the tracebacks of loads whose failure is reported in one sentence."""
+def _read(read: Callable[[], Any]) -> Any:
+    """What `read` returns; whatever it raises becomes a _DamagedError of one line.
+
+    The library raises many kinds for missing and cut files. The tasks it leaves behind would print tracebacks of
+    their own, at the latest when they are collected: they are collected here, and kept quiet.
+    """
     loggers = [logging.getLogger(name) for name in ("asyncio", "absl")]
     before = [logger.disabled for logger in loggers]
-    for logger in loggers:
-        logger.disabled = True
-    try:
-        yield
-    finally:
-        for logger, disabled in zip(loggers, before, strict=True):
-            logger.disabled = disabled
+    hook, sys.unraisablehook = sys.unraisablehook, lambda _: None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for logger in loggers:
+            logger.disabled = True
+        try:
+            return read()
+        except Exception as error:
+            reason = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+        finally:
+            gc.collect()
+            sys.unraisablehook = hook
+            for logger, disabled in zip(loggers, before, strict=True):
+                logger.disabled = disabled
+    raise _DamagedError(reason)

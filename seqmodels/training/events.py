@@ -34,8 +34,9 @@ class EventFile:
     """
 
     def __init__(self, directory: Path, step: int, lines: Iterable[dict[str, Any]]):
-        # Names have the second of the start; the process keeps two starts within a second apart.
-        self._writer = EventsWriter(os.fspath(directory / "events"), f".{os.getpid()}")
+        # A name has the second of the start; starts within a second are told apart, and ordered, by number.
+        number = len(list(directory.glob("events.out.tfevents.*")))
+        self._writer = EventsWriter(os.fspath(directory / "events"), f".{number}")
         start = event_pb2.SessionLog(status=event_pb2.SessionLog.SessionStatus.Value("START"))
         self._write(time.time(), step=step + 1, session_log=start)
         self._summary(summary.custom_scalars(_layout()), 0)

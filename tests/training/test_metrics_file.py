@@ -1,0 +1,69 @@
+"""metrics.jsonl: each step once, whatever happened to the process."""
+
+import json
+import math
+
+from seqmodels.training.metrics_file import MetricsFile, read
+
+
+def steps(path):
+    return [line["step"] for line in read(path)]
+
+
+def test_lines_are_on_disk_as_soon_as_they_are_written(tmp_path):
+    """A run that is killed must leave all it has logged."""
+    path = tmp_path / "metrics.jsonl"
+    file = MetricsFile(path, 0)
+    file.write(1, 32, 5.0, {"train/loss": 0.1})
+    assert read(path) == [{"step": 1, "tokens": 32, "time": 5.0, "train/loss": 0.1}]
+    file.close()
+
+
+def test_an_evaluation_joins_the_line_of_its_step(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    file = MetricsFile(path, 0)
+    file.write(1, 32, 5.0, {"train/loss": 0.1})
+    file.write(2, 64, 6.0, {"train/loss": 0.2})
+    file.write(2, 64, 7.0, {"eval/loss": 0.3})
+    file.write(3, 96, 8.0, {"train/loss": 0.4})
+    file.close()
+    assert steps(path) == [1, 2, 3]
+    assert read(path)[1] == {"step": 2, "tokens": 64, "time": 6.0, "train/loss": 0.2, "eval/loss": 0.3}
+
+
+def test_a_resumed_run_takes_back_what_lies_beyond_its_checkpoint(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    file = MetricsFile(path, 0)
+    for step in range(1, 6):
+        file.write(step, 32 * step, 0.0, {"train/loss": float(step)})
+    file.close()
+    file = MetricsFile(path, 3)
+    file.write(3, 96, 0.0, {"eval/loss": 9.0})
+    file.write(4, 128, 0.0, {"train/loss": 40.0})
+    file.close()
+    assert steps(path) == [1, 2, 3, 4]
+    assert [line["train/loss"] for line in read(path)] == [1.0, 2.0, 3.0, 40.0]
+    assert read(path)[2]["eval/loss"] == 9.0
+
+
+def test_a_line_that_a_kill_cut_short_is_left_out_and_overwritten(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    file = MetricsFile(path, 0)
+    file.write(1, 32, 0.0, {"train/loss": 1.0})
+    file.close()
+    with open(path, "ab") as end:
+        end.write(b'{"step": 2, "tok')
+    assert steps(path) == [1]
+    file = MetricsFile(path, 1)
+    file.write(2, 64, 0.0, {"train/loss": 2.0})
+    file.close()
+    assert steps(path) == [1, 2]
+
+
+def test_values_that_are_no_numbers_come_back_as_they_were(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    file = MetricsFile(path, 0)
+    file.write(1, 0, 0.0, {"a": math.nan, "b": -math.inf})
+    file.close()
+    line = json.loads(path.read_text())
+    assert math.isnan(line["a"]) and line["b"] == -math.inf
