@@ -31,6 +31,9 @@ def check(bindings: Bindings, roots: Sequence[str]) -> Bindings:
         if key not in used and not binding.included:
             owner = f"%{key}" if key.selector == MACRO else str(key).rpartition(".")[0]
             raise InputError(f"{binding.where}: {key} is never used: nothing refers to {owner}.")
+    for key, binding in used.items():
+        if resolve(binding.value, bindings, binding.where) is gin.REQUIRED:
+            raise InputError(f"{binding.where}: {key} must be given, for example --gin.{key}=VALUE.")
     for node in sorted(reached):
         _check_required(node, bindings)
     return used
@@ -89,9 +92,7 @@ def _covers(key: Key, node: Node) -> bool:
 
 
 def _check_value(key: Key, value: Any, where: str) -> None:
-    if value is gin.REQUIRED:
-        raise InputError(f"{where}: {key} must be given, for example --gin.{key}=VALUE.")
-    if key.selector == MACRO:
+    if key.selector == MACRO or value is gin.REQUIRED:
         return
     hints = typing.get_type_hints(constructor(gin_config._REGISTRY[key.selector].wrapped))
     if key.parameter in hints and not matches(value, hints[key.parameter]):

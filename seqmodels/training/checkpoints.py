@@ -256,8 +256,8 @@ def _write_errors(step: int) -> Iterator[None]:
 def _read(read: Callable[[], Any]) -> Any:
     """What `read` returns; whatever it raises becomes a _DamagedError of one line.
 
-    The library raises many kinds for missing and cut files. The tasks it leaves behind would print tracebacks of
-    their own, at the latest when they are collected: they are collected here, and kept quiet.
+    The library raises many kinds for missing and cut files. The tasks it leaves behind would print tracebacks
+    of their own, at the latest when they are collected: they are collected here, and kept quiet.
     """
     loggers = [logging.getLogger(name) for name in ("asyncio", "absl")]
     before = [logger.disabled for logger in loggers]

@@ -18,7 +18,7 @@ def use_cache() -> None:
     """Keeps compiled programs on disk, in JAX_COMPILATION_CACHE_DIR or beside the token cache."""
     if jax.config.jax_compilation_cache_dir is None:
         jax.config.update("jax_compilation_cache_dir", str(cache_folder(None) / "xla"))
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", LEAST_SECONDS)
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", LEAST_SECONDS)
 
 
 class Compiled(NamedTuple):
