@@ -1,0 +1,216 @@
+"""eval.py: a run directory in; figures, tables, pictures and events out, or one sentence and status 2."""
+
+import csv
+import json
+import struct
+import sys
+
+import numpy as np
+import pytest
+
+import eval as eval_command
+import seqmodels.evaluation.evaluate  # noqa: F401  (registers before the first config is loaded)
+import train as train_command
+
+CONFIG = """
+train.model = @LanguageModel
+LanguageModel.width = 32
+LanguageModel.depth = 1
+LanguageModel.mixers = (@LinearAttention,)
+train.optimizer = @AdamW()
+AdamW.learning_rate = 1e-3
+train.steps = 2
+train.batch_size = 8
+train.row_length = 64
+train.evaluate_every = 2
+train.data = @{data}()
+"""
+TEXT = CONFIG.format(data="Text") + "Text.corpus = @TextFiles()\nTextFiles.train = '{folder}/*.txt'\n"
+TEXT += "TextFiles.validation_fraction = 0.4\n"
+RECALL = CONFIG.format(data="RecallAtDistance")
+
+
+def call(command, *arguments):
+    """The exit status of a command, run in this process."""
+    before, sys.argv = sys.argv, [command.__name__, *map(str, arguments)]
+    try:
+        command.main()
+    except SystemExit as end:
+        return end.code
+    finally:
+        sys.argv = before
+    return 0
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    made = tmp_path_factory.mktemp("runs")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SEQMODELS_CACHE", str(made / "cache"))
+        yield made
+
+
+@pytest.fixture(scope="module")
+def text_run(folder):
+    """A run of two steps on a few documents of letters."""
+    generator = np.random.default_rng(0)
+    for index in range(60):
+        letters = generator.choice(list("abcdefgh \n"), size=int(generator.integers(60, 400)))
+        (folder / f"{index}.txt").write_text("".join(letters))
+    (folder / "text.gin").write_text(TEXT.format(folder=folder))
+    assert call(train_command, folder / "text.gin", "--run-dir", folder / "text") == 0
+    return folder / "text"
+
+
+@pytest.fixture(scope="module")
+def recall_run(folder):
+    (folder / "recall.gin").write_text(RECALL)
+    assert call(train_command, folder / "recall.gin", "--run-dir", folder / "recall") == 0
+    return folder / "recall"
+
+
+def summary(run):
+    return json.loads((run / "eval" / "2" / "summary.json").read_text())
+
+
+def events(run):
+    """{tag: [(step, value)]} of all event files under RUN/eval, as TensorBoard reads them."""
+    from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
+
+    found = {}
+    for file in (run / "eval").glob("events.out.tfevents.*"):
+        for event in EventFileLoader(str(file)).Load():
+            for value in event.summary.value:
+                found.setdefault(value.tag, []).append((event.step, value))
+    return found
+
+
+def is_picture(path):
+    data = path.read_bytes()
+    width, height = struct.unpack(">II", data[16:24])
+    return data.startswith(b"\x89PNG") and width > 400 and height > 300
+
+
+def test_text_run(text_run, tmp_path, monkeypatch, capsys):
+    """The same model, text and settings must give the figure that training logged, and from any folder."""
+    monkeypatch.chdir(tmp_path)
+    assert call(eval_command, text_run) == 0
+    found = summary(text_run)
+    perplexity = found["suites"]["perplexity"]
+    logged = [json.loads(line) for line in (text_run / "metrics.jsonl").read_text().splitlines()]
+    assert found["tokens_seen"] == logged[-1]["tokens"] > 0
+    bits = perplexity["bits_per_byte"]
+    assert bits["value"] == pytest.approx(logged[-1]["eval/bits_per_byte"], rel=1e-5)
+    assert bits["low"] < bits["value"] < bits["high"]
+    assert perplexity["protocol"] == "disjoint(64)"
+    assert 2.5 < perplexity["byte_models"]["bits_per_byte"]["order_2"] < 5
+    assert found["provenance"]["trained_on"] == found["provenance"]["evaluated_on"]
+    assert found["model"]["parameters"] > 0
+
+    lines = list(csv.DictReader((text_run / "eval" / "2" / "positions.csv").read_text().splitlines()))
+    assert lines[0]["first_position"] == "1"
+    assert is_picture(text_run / "eval" / "2" / "positions.png")
+    assert is_picture(text_run / "eval" / "2" / "repeat.png")
+    printed = capsys.readouterr().out.splitlines()
+    assert max(map(len, printed)) <= 100 or "written" in printed[-1]
+    assert any(line.startswith("bits per byte") for line in printed)
+    assert any("order-2 byte model" in line for line in printed)
+
+
+def test_second_call_replaces_and_another_suite_adds(text_run):
+    """Two event files of one evaluation draw each point twice; a new suite must not erase the others."""
+    assert call(eval_command, text_run) == 0
+    first = events(text_run)
+    assert len(first["eval/bits_per_byte"]) == 1
+    step, _ = first["eval/bits_per_byte"][0]
+    assert step == summary(text_run)["tokens_seen"]
+    assert first["eval/positions"][0][1].tensor.string_val[2].startswith(b"\x89PNG")
+    assert call(eval_command, text_run) == 0
+    assert {tag: len(points) for tag, points in events(text_run).items()} == dict.fromkeys(first, 1)
+    assert call(eval_command, text_run, "--suite", "stateful,strided", "--step", "best") == 0
+    assert {"perplexity", "stateful", "strided"} <= set(summary(text_run)["suites"])
+    assert set(events(text_run)) == {*first} | {
+        f"eval/{name}_{protocol}"
+        for name in ("loss", "bits_per_byte", "perplexity", "tokens_scored")
+        for protocol in ("stateful", "strided")
+    }
+
+
+def test_settings_of_the_evaluation_can_be_given(text_run):
+    """The window is the evaluation's own; the training length stays that of the run."""
+    flags = ("--gin.evaluate.row_length=32", "--gin.evaluate.batch_size=3", "--suite=perplexity")
+    assert call(eval_command, text_run, *flags) == 0
+    assert summary(text_run)["suites"]["perplexity"]["protocol"] == "disjoint(32)"
+
+
+def test_recall_run(recall_run):
+    """Every figure beside its chance, count and interval; every query in the table."""
+    import pyarrow.parquet
+
+    assert call(eval_command, recall_run) == 0
+    found = summary(recall_run)["suites"]["recall"]
+    for point in found["by_delay"]["points"] + found["by_interference"]["points"]:
+        assert point["accuracy"]["low"] <= point["accuracy"]["value"] <= point["accuracy"]["high"]
+        assert point["chance_of_value"] == 1 / 128
+        assert point["queries"] == 512
+    table = pyarrow.parquet.read_table(recall_run / "eval" / "2" / "recall.parquet")
+    assert {"distance", "interference", "fillers", "pairs", "query_index", "row", "nll_bits"} <= set(
+        table.column_names
+    )
+    points = len(found["by_delay"]["points"]) + len(found["by_interference"]["points"])
+    assert table.num_rows == points * 512 * 20
+    assert is_picture(recall_run / "eval" / "2" / "recall.png")
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (["--suite", "perplexy"], "no suite 'perplexy'; for this run there are: perplexity"),
+        (["--suite", "recall"], "suite 'recall' needs recall data"),
+        (["--step", "7"], "no checkpoint of step 7"),
+        (["--step", "newest"], "no checkpoint of step newest"),
+        (["--gin.train.steps=3"], "only evaluate and what it refers to"),
+        (["--gin.evaluate.rows=3"], "rows"),
+        (["--gin.evaluate.row_length=0"], "evaluate.row_length = 0"),
+        (["--gin.evaluate.batch_size='many'"], "batch_size"),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_sentence(text_run, capsys, arguments, message):
+    """A traceback, or a figure of something else than what was asked for, would each be worse."""
+    assert call(eval_command, text_run, *arguments) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert "Traceback" not in error
+
+
+def test_no_run_directory(text_run, tmp_path, capsys):
+    """A missing folder, a folder that is no run, and a file."""
+    (tmp_path / "file").write_text("")
+    for path in (tmp_path / "nothing", tmp_path, tmp_path / "file"):
+        assert call(eval_command, path) == 2
+        assert str(path) in capsys.readouterr().err
+
+
+def test_changed_data_is_refused(text_run, folder, capsys):
+    """On other text than it was validated on, a model may be tested with what it was trained on."""
+    extra = folder / "extra.txt"
+    extra.write_text("other text")
+    try:
+        assert call(eval_command, text_run) == 2
+    finally:
+        extra.unlink()
+    assert "was trained on other data" in capsys.readouterr().err
+
+
+def test_other_text_by_name(text_run, folder, tmp_path, capsys):
+    """Other text may be named, but not the text of training."""
+    for index in range(30):
+        (tmp_path / f"{index}.txt").write_text("abc " * (20 + index))
+    corpus = "--gin.evaluate.corpus=@other/TextFiles()"
+    files = f"--gin.other/TextFiles.train={tmp_path}/*.txt"
+    assert call(eval_command, text_run, "--suite=perplexity", corpus, files) == 0
+    provenance = summary(text_run)["provenance"]
+    assert provenance["trained_on"] != provenance["evaluated_on"]
+    copied = f"--gin.other/TextFiles.validation={folder}/*.txt"
+    assert call(eval_command, text_run, "--suite=perplexity", corpus, files, copied) == 2
+    assert "documents of evaluate.corpus are among those" in capsys.readouterr().err
