@@ -51,9 +51,8 @@ class FeatureMap(nnx.Module):
 
     def __init__(self, name: FeatureMapName, heads: int, key_dim: int):
         self.name = name
-        self.weight = None
-        if name == "hedgehog":
-            self.weight = nnx.Param(jnp.tile(jnp.eye(key_dim, dtype=jnp.float32), (heads, 1, 1)))
+        identity = jnp.tile(jnp.eye(key_dim, dtype=jnp.float32), (heads, 1, 1))
+        self.weight = nnx.Param(identity) if name == "hedgehog" else None
 
     def __call__(self, x: jax.Array) -> jax.Array:
         """[B, T, H, K] -> [B, T, H, `features(name, K)`]."""

@@ -1,0 +1,128 @@
+"""What the contract is tested on: every registered mixer in every form that it offers, small and randomised.
+
+A mixer that registers itself is tested without a word here. Programs and parameters are kept for the session,
+so that tests share compilations.
+"""
+
+import functools
+import inspect
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+
+from seqmodels.mixers import MIXERS
+
+WIDTH = 32
+# Small sizes for those arguments that a mixer has.
+SMALL = {"heads": 2, "chunk_size": 16, "block_size": 16}
+# Settings beyond the defaults that the contract must hold for as well: name -> (mixer, arguments).
+VARIANTS = {
+    "windowed": ("SoftmaxAttention", {"window": 5, "kv_heads": 1, "conv_width": 4, "qk_norm": True}),
+    "alibi": ("SoftmaxAttention", {"position_encoding": "alibi", "softcap": 3.0, "sinks": True}),
+    "relu": ("LinearAttention", {"feature_map": "relu", "conv_width": 4}),
+    "identity": ("LinearAttention", {"feature_map": "identity", "normalize": False}),
+    "hedgehog": ("LinearAttention", {"feature_map": "hedgehog"}),
+    "taylor": ("LinearAttention", {"feature_map": "taylor", "key_dim": 4}),
+    "dpfp": ("LinearAttention", {"feature_map": "dpfp", "key_dim": 4}),
+}
+
+
+class Subject(NamedTuple):
+    """A mixer by name, the form of its computation, and a variant of its settings ("" for the defaults)."""
+
+    mixer: str
+    method: str
+    variant: str = ""
+
+    def __str__(self):
+        return "-".join(part for part in (self.mixer, self.variant, self.method) if part)
+
+
+DEFAULTS = [Subject(name, "auto") for name in MIXERS]
+FORMS = [Subject(name, method) for name, mixer in MIXERS.items() for method in mixer.methods]
+ALL = FORMS + [Subject(name, "auto", variant) for variant, (name, _) in VARIANTS.items()]
+
+
+def arguments(subject: Subject, **changes) -> dict:
+    known = inspect.signature(MIXERS[subject.mixer].__init__).parameters
+    small = {name: value for name, value in SMALL.items() if name in known}
+    own = VARIANTS[subject.variant][1] if subject.variant else {}
+    return {"method": subject.method, **small, **own, **{k: v for k, v in changes.items() if k in known}}
+
+
+def randomised(params, seed: int = 0):
+    """Every parameter from N(0, 0.2): ones and zeros hide faults."""
+    leaves, tree = jax.tree.flatten(params)
+    generator = np.random.default_rng(seed)
+    return tree.unflatten([jnp.asarray(generator.normal(0, 0.2, leaf.shape), jnp.float32) for leaf in leaves])
+
+
+@functools.cache
+def build(subject: Subject, width: int = WIDTH, changes: tuple = ()) -> tuple[nnx.GraphDef, dict]:
+    """(graphdef, randomised parameters)."""
+    mixer = MIXERS[subject.mixer](width, rngs=nnx.Rngs(0), **arguments(subject, **dict(changes)))
+    graphdef, params = nnx.split(mixer, nnx.Param)
+    return graphdef, randomised(nnx.to_pure_dict(params))
+
+
+def module(subject: Subject):
+    return nnx.merge(*build(subject))
+
+
+@functools.cache
+def program(subject: Subject, changes: tuple = ()):
+    """(x, segment_ids=None, state=None) -> (y, state), compiled once a shape."""
+    graphdef, params = build(subject, changes=changes)
+    run = jax.jit(lambda params, x, ids, state: nnx.merge(graphdef, params)(x, segment_ids=ids, state=state))
+    return lambda x, segment_ids=None, state=None: run(params, x, segment_ids, state)
+
+
+@functools.cache
+def gradients(subject: Subject, changes: tuple = ()):
+    """(x, cotangent, segment_ids=None) -> (y, gradients of (params, x)), compiled once a shape."""
+    graphdef, params = build(subject, changes=changes)
+
+    @jax.jit
+    def run(params, x, cotangent, ids):
+        y, pull = jax.vjp(lambda params, x: nnx.merge(graphdef, params)(x, segment_ids=ids)[0], params, x)
+        return y, pull(cotangent)
+
+    return lambda x, cotangent, segment_ids=None: run(params, x, cotangent, segment_ids)
+
+
+def normal(*shape, seed: int = 0, size: float = 1.0):
+    return jnp.asarray(size * np.random.default_rng(seed).normal(size=shape), jnp.float32)
+
+
+def ids(*rows):
+    """[B, T] int32 from rows of ids."""
+    return jnp.asarray(rows, jnp.int32)
+
+
+def relative_rms(got, wanted) -> float:
+    """The root mean square of the difference over that of `wanted`; 0 / 0 is 0."""
+    got, wanted = np.asarray(got, np.float64), np.asarray(wanted, np.float64)
+    difference, size = np.sqrt(np.mean((got - wanted) ** 2)), np.sqrt(np.mean(wanted**2))
+    return float(difference if size == 0 else difference / size)
+
+
+def agree(got, wanted) -> None:
+    """Largest difference at most 1e-4 of the largest magnitude, or of 1 where that is smaller."""
+    got, wanted = np.asarray(got, np.float64), np.asarray(wanted, np.float64)
+    assert got.shape == wanted.shape
+    np.testing.assert_allclose(got, wanted, rtol=0, atol=1e-4 * max(1.0, np.abs(wanted).max(initial=0.0)))
+
+
+def trees_agree(got, wanted) -> None:
+    assert jax.tree.structure(got) == jax.tree.structure(wanted)
+    for one, other in zip(jax.tree.leaves(got), jax.tree.leaves(wanted), strict=True):
+        agree(one, other)
+
+
+def equal_bits(got, wanted) -> None:
+    assert jax.tree.structure(got) == jax.tree.structure(wanted)
+    for one, other in zip(jax.tree.leaves(got), jax.tree.leaves(wanted), strict=True):
+        np.testing.assert_array_equal(np.asarray(one), np.asarray(other))

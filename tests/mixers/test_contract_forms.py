@@ -1,0 +1,134 @@
+"""Contract: every form of every mixer computes its paper's equation, forward and backward, at any length."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+
+from seqmodels.mixers import MIXERS
+from tests.mixers.references import REFERENCES
+from tests.mixers.subjects import DEFAULTS, FORMS, WIDTH, build, gradients, normal, program, relative_rms
+
+LONGEST = 129
+# (length, chunk size): shorter than a chunk, equal to one, and chunks with a tail of one token.
+# A length that is a chunk is no case of its own where there are no chunks.
+LENGTHS = ((1, 16), (3, 16), (64, 64), (65, 16), (129, 64))
+BACKWARD = ((3, 16), (65, 16))
+X = {size: normal(2, LONGEST, WIDTH, size=size) for size in (1.0, 50.0)}
+COTANGENT = normal(2, LONGEST, WIDTH, seed=1)
+
+
+@functools.cache
+def reference_program(name, dtype):
+    def run(params, x, cotangent):
+        y, pull = jax.vjp(REFERENCES[name], params, x)
+        return y, pull(cotangent)
+
+    return jax.jit(run)
+
+
+@functools.cache
+def reference(name, size, length, dtype="float64"):
+    """(y, gradients of (params, x)) over the first `length` tokens; later ones have weight 0."""
+    params = build(next(subject for subject in DEFAULTS if subject.mixer == name))[1]
+    weights = np.where(np.arange(LONGEST)[None, :, None] < length, COTANGENT, 0.0)
+    loose = jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow")
+    with jax.enable_x64(dtype == "float64"), loose[0], loose[1]:
+        wide = jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf), dtype), (params, X[size], weights))
+        y, (of_params, of_x) = jax.device_get(reference_program(name, dtype)(*wide))
+    return y[:, :length], (of_params, of_x[:, :length])
+
+
+def error(got, wanted):
+    """The largest relative RMS over leaves; one below a thousandth of the largest counts against that."""
+    wanted = [np.asarray(leaf, np.float64) for leaf in jax.tree.leaves(wanted)]
+    sizes = [np.sqrt(np.mean(leaf**2)) for leaf in wanted]
+    floor = 1e-3 * max(sizes)
+    misses = [
+        np.sqrt(np.mean((np.asarray(g) - w) ** 2)) for g, w in zip(jax.tree.leaves(got), wanted, strict=True)
+    ]
+    return max(miss / max(size, floor) for miss, size in zip(misses, sizes, strict=True))
+
+
+def chunked(chunk):
+    return (("block_size", chunk), ("chunk_size", chunk))
+
+
+def test_every_mixer_has_a_reference():
+    assert set(REFERENCES) == set(MIXERS)
+
+
+@pytest.mark.parametrize(
+    ("subject", "length", "chunk"),
+    [
+        pytest.param(subject, length, chunk, id=f"{subject}-{length}-{chunk}")
+        for subject in FORMS
+        for length, chunk in LENGTHS
+        if length != chunk or subject.method in ("chunked", "blockwise")
+    ],
+)
+def test_outputs_are_those_of_the_equation(subject, length, chunk):
+    """A wrong chunk border, tail or mask shows at one of these lengths; inputs of 50 show overflow."""
+    for size, x in X.items():
+        y, _ = program(subject, chunked(chunk))(x[:, :length])
+        assert jnp.isfinite(y).all()
+        wanted = reference(subject.mixer, size, length)[0]
+        # Inputs of 50 make logits of thousands: the equation itself in float32 says what rounding costs.
+        own = error(reference(subject.mixer, size, length, "float32")[0], wanted)
+        assert error(y, wanted) <= max(1e-5, 2 * own)
+
+
+@pytest.mark.parametrize(("length", "chunk"), BACKWARD)
+@pytest.mark.parametrize("subject", FORMS, ids=str)
+def test_gradients_are_those_of_the_equation(subject, length, chunk):
+    """A tail chunk that loses a term of a gate's gradient, or a masked exponent that leaks, shows here."""
+    for size, x in X.items():
+        _, got = gradients(subject, chunked(chunk))(x[:, :length], COTANGENT[:, :length])
+        assert all(jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(got))
+        wanted = reference(subject.mixer, size, length)[1]
+        own = error(reference(subject.mixer, size, length, "float32")[1], wanted)
+        assert error(got, wanted) <= max(1e-4, 2 * own)
+
+
+@pytest.mark.parametrize("subject", FORMS, ids=str)
+def test_bfloat16_keeps_its_sums_in_float32(subject):
+    """Sums in bfloat16 stop growing at 256: the error would be far above 2 %, and grow along the sequence."""
+    x = X[1.0].astype(jnp.bfloat16)
+    y, _ = program(subject, chunked(64))(x)
+    assert y.dtype == jnp.bfloat16
+    wanted = reference(subject.mixer, 1.0, LONGEST)[0]
+    assert relative_rms(y, wanted) <= 2e-2
+    halves = [relative_rms(y[:, part], wanted[:, part]) for part in (slice(64), slice(64, LONGEST))]
+    assert halves[1] <= 2 * halves[0]
+
+
+@pytest.mark.parametrize("subject", FORMS, ids=str)
+def test_earlier_outputs_do_not_know_later_tokens(subject):
+    """Causality forward, to the bit: a leak of any size from the future invalidates every training loss."""
+    x = X[1.0][:, :65]
+    y, _ = program(subject, chunked(16))(x)
+    for place in (10, 31, 32, 64):
+        changed, _ = program(subject, chunked(16))(x.at[:, place].add(1.0))
+        np.testing.assert_array_equal(changed[:, :place], y[:, :place])
+        assert (changed[:, place] != y[:, place]).any()
+        assert (changed[:, place + 1 :] != y[:, place + 1 :]).any() or place == 64
+
+
+@pytest.mark.parametrize("subject", FORMS, ids=str)
+def test_gradients_do_not_reach_later_tokens(subject):
+    """Causality backward: the gradient of one output to every later input is exactly 0."""
+    cotangent = jnp.zeros((2, 65, WIDTH)).at[:, 20].set(1.0)
+    _, (_, of_x) = gradients(subject, chunked(16))(X[1.0][:, :65], cotangent)
+    assert (of_x[:, 21:] == 0).all()
+    assert (of_x[:, :21] != 0).any()
+
+
+@pytest.mark.parametrize("subject", DEFAULTS, ids=str)
+def test_compiled_equals_eager(subject):
+    """A value that depends on being traced, such as a check on concrete numbers, would differ."""
+    graphdef, params = build(subject, changes=chunked(16))
+    eager, _ = nnx.merge(graphdef, params)(X[1.0][:, :3])
+    assert relative_rms(program(subject, chunked(16))(X[1.0][:, :3])[0], eager) <= 1e-6

@@ -1,0 +1,94 @@
+"""Contract: how a mixer is found, built, costed and initialised."""
+
+import inspect
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from flax import nnx
+
+from seqmodels.mixers import MIXERS, Mixer
+from tests.mixers.subjects import VARIANTS
+
+every_mixer = pytest.mark.parametrize("name", MIXERS)
+
+
+@every_mixer
+def test_builds_by_name_at_any_multiple_of_32(name):
+    """Defaults that only fit some widths, such as a head dim above the width, break comparisons of sizes."""
+    assert MIXERS[name].__name__ == name
+    for width in (32, 64, 96, 160, 224, 256):
+        mixer = nnx.eval_shape(lambda width=width: MIXERS[name](width, rngs=nnx.Rngs(0)))
+        assert isinstance(mixer, Mixer)
+        x = jax.ShapeDtypeStruct((2, 3, width), jnp.float32)
+        y, _ = nnx.eval_shape(lambda mixer, x: mixer(x), mixer, x)
+        assert y.shape == (2, 3, width)
+
+
+@every_mixer
+def test_every_own_argument_has_a_default_and_a_type(name):
+    """The config loader checks bindings against these types."""
+    arguments = inspect.signature(MIXERS[name].__init__).parameters
+    assert {"layer", "layers", "method", "rngs"} <= set(arguments)
+    for argument in list(arguments.values())[1:]:
+        assert argument.annotation is not inspect.Parameter.empty, argument.name
+        assert argument.name in ("width", "rngs") or argument.default is not inspect.Parameter.empty
+
+
+@every_mixer
+def test_holds_float32_parameters_alone(name):
+    """Any other array would be left out of checkpoints; another dtype would stall small updates."""
+    graphdef, params = nnx.split(
+        MIXERS[name](32, rngs=nnx.Rngs(0)), nnx.Param
+    )  # raises where anything is left
+    assert all(leaf.dtype == jnp.float32 for leaf in jax.tree.leaves(params))
+    assert graphdef == nnx.split(MIXERS[name](32, rngs=nnx.Rngs(1)), nnx.Param)[0]
+
+
+@every_mixer
+def test_declared_parameters_take_no_decay(name):
+    """Rates, biases, norm scales and short convolutions stay as they are where the gradient is 0."""
+    _, params = nnx.split(MIXERS[name](32, rngs=nnx.Rngs(0)), nnx.Param)
+    decays = jax.tree.map(
+        lambda param: param.get_metadata().get("weight_decay", True),
+        params,
+        is_leaf=lambda leaf: isinstance(leaf, nnx.Variable),
+    )
+    params, decays = nnx.to_pure_dict(params), nnx.to_pure_dict(decays)
+    params = jax.tree.map(jnp.ones_like, params)
+    optimizer = optax.adamw(0.1, weight_decay=0.1, mask=decays)
+    with jax.numpy_dtype_promotion("standard"):  # optax needs it
+        updates, _ = optimizer.update(jax.tree.map(jnp.zeros_like, params), optimizer.init(params), params)
+    after = jax.tree_util.tree_leaves_with_path(optax.apply_updates(params, updates))
+    for path, leaf in after:
+        spelled = jax.tree_util.keystr(path)
+        kept = any(word in spelled for word in ("A_log", "D']", "bias", "scale", "convolution", "sinks"))
+        np.testing.assert_allclose(leaf, 1.0 if kept else 0.99, rtol=1e-6, err_msg=spelled)
+
+
+COSTED = [(name, {}) for name in MIXERS] + list(VARIANTS.values())
+
+
+@pytest.mark.parametrize(("name", "settings"), COSTED, ids=str)
+def test_costs_are_what_is_computed(name, settings):
+    """FLOPs against XLA's count of the lowered one-token step: the recurrent form, unrolled."""
+    length = 96
+    mixer = MIXERS[name](256, rngs=nnx.Rngs(0), **settings)
+    graphdef, params = nnx.split(mixer, nnx.Param)
+    state = mixer.init_state(1, length)
+    step = jax.jit(lambda params, x, state: nnx.merge(graphdef, params)(x, state=state))
+    counted = step.lower(params, jnp.zeros((1, 1, 256)), state).cost_analysis()["flops"]
+    costs = mixer.costs(length)
+    assert costs.flops_per_token == pytest.approx(counted, rel=0.05)
+    floats = [leaf.size for leaf in jax.tree.leaves(state) if jnp.issubdtype(leaf.dtype, jnp.floating)]
+    assert costs.state_elements == sum(floats)
+
+
+@every_mixer
+def test_a_state_grows_with_length_only_where_it_is_a_cache(name):
+    """A recurrent state that grew would make the comparison of memories meaningless."""
+    mixer = MIXERS[name](32, rngs=nnx.Rngs(0))
+    grows = mixer.costs(512).state_elements != mixer.costs(64).state_elements
+    assert grows == (mixer.costs(512).flops_per_token != mixer.costs(64).flops_per_token)

@@ -1,0 +1,168 @@
+"""Contract: a sequence in pieces, with the state carried, is the sequence."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+
+from tests.mixers.rows import LENGTH, ROWS, SEGMENT_IDS, X
+from tests.mixers.subjects import (
+    ALL,
+    DEFAULTS,
+    FORMS,
+    WIDTH,
+    agree,
+    build,
+    equal_bits,
+    module,
+    program,
+    relative_rms,
+    trees_agree,
+)
+
+PIECE = 8
+every_subject = pytest.mark.parametrize("subject", ALL, ids=str)
+
+
+def steps(subject, x, state):
+    """Token by token: (y, the state after each token)."""
+    outputs, states = [], []
+    for place in range(x.shape[1]):
+        y, state = program(subject)(x[:, place : place + 1], None, state)
+        outputs.append(y)
+        states.append(state)
+    return jnp.concatenate(outputs, axis=1), states
+
+
+def pieces(subject, x, ids, state):
+    outputs = []
+    for first in range(0, x.shape[1], PIECE):
+        part = slice(first, first + PIECE)
+        y, state = program(subject)(x[:, part], ids[:, part], state)
+        outputs.append(y)
+    return jnp.concatenate(outputs, axis=1), state
+
+
+@every_subject
+def test_token_by_token_equals_the_whole(subject):
+    """The one-token form: window order, position, gate order, what is read before or after the write."""
+    whole, state = program(subject)(X)
+    y, states = steps(subject, X, module(subject).init_state(ROWS, LENGTH))
+    assert y.shape == whole.shape  # a step that returned the cache's length would show here
+    trees_agree(states[-1], state)
+    agree(y, whole)
+    halves = [relative_rms(y[:, part], whole[:, part]) for part in (slice(12), slice(12, LENGTH))]
+    assert halves[1] <= max(1e-6, 3 * halves[0])  # errors do not grow along the sequence
+
+
+@every_subject
+def test_the_step_loop_repeats_its_bits(subject):
+    """State that lives outside the state, or an undefined read, would differ on the second run."""
+    empty = module(subject).init_state(ROWS, LENGTH)
+    equal_bits(steps(subject, X, empty), steps(subject, X, empty))
+
+
+@every_subject
+def test_pieces_equal_the_whole(subject):
+    """Documents that go on from the state, begin at a piece's first token, or hide behind padding there."""
+    whole, state = program(subject)(X, SEGMENT_IDS)
+    y, carried = pieces(subject, X, SEGMENT_IDS, module(subject).init_state(ROWS, LENGTH))
+    real = SEGMENT_IDS != 0
+    agree(y[real], whole[real])
+    trees_agree(_read(carried), _read(state))
+
+
+@every_subject
+def test_pieces_after_single_tokens(subject):
+    """One-token and many-token calls in turn leave states that the other understands."""
+    whole, state = program(subject)(X)
+    first, states = steps(subject, X[:, :3], module(subject).init_state(ROWS, LENGTH))
+    ones = np.ones((ROWS, PIECE), np.int32)
+    second, middle = program(subject)(X[:, 3 : 3 + PIECE], ones, states[-1])
+    third, states = steps(subject, X[:, 3 + PIECE :], middle)
+    agree(jnp.concatenate([first, second, third], axis=1), whole)
+    trees_agree(states[-1], state)
+
+
+@every_subject
+def test_padding_alone_returns_the_state_bit_for_bit(subject):
+    """A decay, shift or write that fires at padding."""
+    _, state = pieces(subject, X, SEGMENT_IDS, module(subject).init_state(ROWS, LENGTH))
+    loud = jnp.full((ROWS, PIECE, WIDTH), 100.0)
+    _, after = program(subject)(loud, jnp.zeros((ROWS, PIECE), jnp.int32), state)
+    equal_bits(after, state)
+
+
+@every_subject
+def test_another_document_starts_from_the_empty_state(subject):
+    """A state of document 1 must not reach document 2; that of document 2 must not be thrown away."""
+    _, state = pieces(subject, X, np.ones((ROWS, LENGTH), np.int32), module(subject).init_state(ROWS, LENGTH))
+    ids = np.full((ROWS, PIECE), 2, np.int32)
+    y, after = program(subject)(X[:, :PIECE], ids, state)
+    wanted, empty_after = program(subject)(X[:, :PIECE], ids, module(subject).init_state(ROWS, LENGTH))
+    agree(y, wanted)
+    trees_agree(_read(after), _read(empty_after))
+
+
+@every_subject
+def test_right_padded_prompts_go_on_as_alone(subject):
+    """Prompts of 1 to 8 tokens, some shorter than the short convolution, then six steps without ids."""
+    ids = np.array([[1] * (row + 1) + [0] * (PIECE - row - 1) for row in range(ROWS)], np.int32)
+    _, state = program(subject)(X[:, :PIECE], ids, module(subject).init_state(ROWS, LENGTH))
+    whole, _ = program(subject)(X)
+    following = np.stack([X[row, row + 1 : row + 7] for row in range(ROWS)])
+    y, _ = steps(subject, following, state)
+    for row in range(ROWS):
+        agree(y[row], whole[row, row + 1 : row + 7])
+
+
+@pytest.mark.parametrize("subject", FORMS, ids=str)
+def test_dtypes_hold_over_steps(subject):
+    """Caches and windows in the given dtype, everything else that floats in float32, for good."""
+    mixer = module(subject)
+    state = mixer.init_state(2, LENGTH, jnp.bfloat16)
+    cached = jax.tree.map(lambda one, other: one.dtype != other.dtype, state, mixer.init_state(2, LENGTH))
+    for dtype, low in zip(_dtypes(state), jax.tree.leaves(cached), strict=True):
+        assert dtype in ((jnp.bfloat16,) if low else (jnp.float32, jnp.int32))
+    x = jnp.asarray(X[:2], jnp.bfloat16)
+    y, after = program(subject)(x[:, :1], None, state)
+    assert y.dtype == jnp.bfloat16
+    assert _dtypes(after) == _dtypes(state)
+    assert _dtypes(program(subject)(x)[1]) == _dtypes(state)
+
+
+@pytest.mark.parametrize("subject", DEFAULTS, ids=str)
+def test_batch_sizes_in_turn(subject):
+    """A state that remembers an older batch size."""
+    for batch in (4, 1, 3):
+        state = module(subject).init_state(batch, LENGTH)
+        y, after = program(subject)(X[:batch, :1], None, state)
+        assert y.shape == (batch, 1, WIDTH)
+        assert [leaf.shape for leaf in jax.tree.leaves(after)] == [
+            leaf.shape for leaf in jax.tree.leaves(state)
+        ]
+
+
+@pytest.mark.parametrize("subject", DEFAULTS, ids=str)
+def test_one_compile_a_shape(subject):
+    """A Python number that changes from call to call would compile each step anew."""
+    graphdef, params = build(subject)
+    run = jax.jit(lambda params, x, state: nnx.merge(graphdef, params)(x, state=state))
+    state = module(subject).init_state(1, LENGTH)
+    for place in range(3):
+        _, state = run(params, X[:1, place : place + 1], state)
+    assert run._cache_size() == 1
+
+
+def _dtypes(state):
+    return [leaf.dtype for leaf in jax.tree.leaves(state)]
+
+
+def _read(state):
+    """The state without what it no longer reads: cache slots past `position` keep an older document."""
+    if not hasattr(state, "keys"):
+        return state
+    used = jnp.arange(state.keys.shape[2])[None, :] < state.position[:, None]
+    used = used[:, None, :, None]
+    return state._replace(keys=jnp.where(used, state.keys, 0), values=jnp.where(used, state.values, 0))
