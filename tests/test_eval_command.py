@@ -3,70 +3,22 @@
 import csv
 import json
 import struct
-import sys
 
-import numpy as np
+import commands
 import pytest
+from commands import call
 
 import eval as eval_command
-import seqmodels.evaluation.evaluate  # noqa: F401  (registers before the first config is loaded)
-import train as train_command
-
-CONFIG = """
-train.model = @LanguageModel
-LanguageModel.width = 32
-LanguageModel.depth = 1
-LanguageModel.mixers = (@LinearAttention,)
-train.optimizer = @AdamW()
-AdamW.learning_rate = 1e-3
-train.steps = 2
-train.batch_size = 8
-train.row_length = 64
-train.evaluate_every = 2
-train.data = @{data}()
-"""
-TEXT = CONFIG.format(data="Text") + "Text.corpus = @TextFiles()\nTextFiles.train = '{folder}/*.txt'\n"
-TEXT += "TextFiles.validation_fraction = 0.4\n"
-RECALL = CONFIG.format(data="RecallAtDistance")
 
 
-def call(command, *arguments):
-    """The exit status of a command, run in this process."""
-    before, sys.argv = sys.argv, [command.__name__, *map(str, arguments)]
-    try:
-        command.main()
-    except SystemExit as end:
-        return end.code
-    finally:
-        sys.argv = before
-    return 0
+@pytest.fixture
+def text_run():
+    return commands.text_run()
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    made = tmp_path_factory.mktemp("runs")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SEQMODELS_CACHE", str(made / "cache"))
-        yield made
-
-
-@pytest.fixture(scope="module")
-def text_run(folder):
-    """A run of two steps on a few documents of letters."""
-    generator = np.random.default_rng(0)
-    for index in range(60):
-        letters = generator.choice(list("abcdefgh \n"), size=int(generator.integers(60, 400)))
-        (folder / f"{index}.txt").write_text("".join(letters))
-    (folder / "text.gin").write_text(TEXT.format(folder=folder))
-    assert call(train_command, folder / "text.gin", "--run-dir", folder / "text") == 0
-    return folder / "text"
-
-
-@pytest.fixture(scope="module")
-def recall_run(folder):
-    (folder / "recall.gin").write_text(RECALL)
-    assert call(train_command, folder / "recall.gin", "--run-dir", folder / "recall") == 0
-    return folder / "recall"
+@pytest.fixture
+def recall_run():
+    return commands.recall_run()
 
 
 def summary(run):
@@ -191,9 +143,9 @@ def test_no_run_directory(text_run, tmp_path, capsys):
         assert str(path) in capsys.readouterr().err
 
 
-def test_changed_data_is_refused(text_run, folder, capsys):
+def test_changed_data_is_refused(text_run, capsys):
     """On other text than it was validated on, a model may be tested with what it was trained on."""
-    extra = folder / "extra.txt"
+    extra = commands.folder() / "extra.txt"
     extra.write_text("other text")
     try:
         assert call(eval_command, text_run) == 2
@@ -202,7 +154,7 @@ def test_changed_data_is_refused(text_run, folder, capsys):
     assert "was trained on other data" in capsys.readouterr().err
 
 
-def test_other_text_by_name(text_run, folder, tmp_path, capsys):
+def test_other_text_by_name(text_run, tmp_path, capsys):
     """Other text may be named, but not the text of training."""
     for index in range(30):
         (tmp_path / f"{index}.txt").write_text("abc " * (20 + index))
@@ -211,6 +163,6 @@ def test_other_text_by_name(text_run, folder, tmp_path, capsys):
     assert call(eval_command, text_run, "--suite=perplexity", corpus, files) == 0
     provenance = summary(text_run)["provenance"]
     assert provenance["trained_on"] != provenance["evaluated_on"]
-    copied = f"--gin.other/TextFiles.validation={folder}/*.txt"
+    copied = f"--gin.other/TextFiles.validation={commands.folder()}/*.txt"
     assert call(eval_command, text_run, "--suite=perplexity", corpus, files, copied) == 2
     assert "documents of evaluate.corpus are among those" in capsys.readouterr().err

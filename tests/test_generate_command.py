@@ -1,0 +1,98 @@
+"""scripts/generate.py: text streamed in whole characters, the same for the same seed; nonsense refused."""
+
+import commands
+import pytest
+from commands import call
+
+from scripts import generate as generate_command
+from scripts.generate import characters
+from seqmodels.data.tokenizers import ByteTokenizer
+
+
+def run(*arguments):
+    return call(generate_command, commands.text_run(), "--max-new-tokens", "12", *arguments)
+
+
+def test_characters_are_streamed_whole():
+    """Half a character on a terminal is a broken one; a wrong byte must not crash, nor hold back the rest."""
+    ids = [*b"\xc3\xa9", *b"\xf0\x9f\x99\x82", 0xFF, *b"ok"]
+    pieces = list(characters(ByteTokenizer(), iter(ids), list(b"before")))
+    assert [piece for piece in pieces if piece] == ["é", "\N{SLIGHTLY SMILING FACE}", "\ufffd", "o", "k"]
+    assert "".join(pieces) == bytes(ids).decode("utf-8", "replace")
+    assert "".join(characters(ByteTokenizer(), iter(b"a\xf0\x9f"), [])) == "a\ufffd"
+
+
+class MarksIncomplete:
+    """A tokenizer that is not byte-level: it shows a mark where a character is incomplete."""
+
+    def decode(self, ids):
+        return bytes(ids).decode("utf-8", "replace").encode()
+
+
+def test_marks_of_the_tokenizer_are_not_streamed():
+    """A mark that later becomes a character would stay on the screen."""
+    pieces = list(characters(MarksIncomplete(), iter("é€".encode()), []))
+    assert [piece for piece in pieces if piece] == ["é", "€"]
+
+
+def test_one_seed_one_text(capsys):
+    """A sample that cannot be made again cannot be discussed."""
+    texts = []
+    for seed in (1, 1, 2):
+        assert run("--prompt", "abc", "--temperature", "1.5", "--seed", seed) == 0
+        texts.append(capsys.readouterr().out)
+    assert texts[0] == texts[1] != texts[2]
+    assert texts[0].startswith("abc")
+    assert len(texts[0]) > 6
+
+
+def test_prompt_file_and_interactive_equal_the_prompt(tmp_path, monkeypatch, capsys):
+    """Three ways to the same text."""
+    (tmp_path / "prompt").write_text("abc")
+    assert run("--prompt", "abc") == 0
+    expected = capsys.readouterr().out
+    assert run("--prompt-file", tmp_path / "prompt") == 0
+    assert capsys.readouterr().out == expected
+    lines = iter(["abc"])
+
+    def read(_):
+        try:
+            return next(lines)
+        except StopIteration:
+            raise EOFError from None
+
+    monkeypatch.setattr("builtins.input", read)
+    assert run("--interactive") == 0
+    assert capsys.readouterr().out == expected
+
+
+def test_empty_prompt_begins_a_document(capsys):
+    """A sample from nothing is the plainest look at what was learned."""
+    assert run("--prompt", "") == 0
+    assert capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ([], "--prompt --prompt-file --interactive is required"),
+        (["--prompt", "a", "--interactive"], "not allowed with argument --prompt"),
+        (["--prompt", "a", "--temperature", "-1"], "temperature is -1.0"),
+        (["--prompt", "a", "--top-k", "0"], "top_k is 0"),
+        (["--prompt", "a", "--top-p", "2"], "top_p is 2.0"),
+        (["--prompt", "a", "--max-new-tokens", "0"], "max_new_tokens is 0"),
+        (["--prompt", "a", "--step", "9"], "no checkpoint of step 9"),
+        (["--prompt-file", "no/such/file"], "no/such/file cannot be read"),
+        (["--prompt", "a", "--gin.train.steps=1"], "unrecognized arguments"),
+    ],
+)
+def test_contradictions_are_refused(capsys, arguments, message):
+    """One sentence and status 2, before anything is compiled."""
+    assert run(*arguments) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_run_without_text_is_refused(capsys):
+    """Ids of a recall task read as bytes would be noise that looks like a bad model."""
+    assert call(generate_command, commands.recall_run(), "--prompt", "a") == 2
+    assert "was trained on no text" in capsys.readouterr().err
