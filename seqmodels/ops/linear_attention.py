@@ -63,7 +63,7 @@ def linear_attention(
     method = _check(q, k, v, log_decay, normalize, initial_state, segment_ids, method, chunk_size)
     output, dtype = v.dtype, sum_dtype(v.dtype)
     batch, length, heads, width = k.shape
-    scale = 1.0 if normalize else width**-0.5 if scale is None else scale
+    scale = 1.0 if normalize else width**-0.5 if scale is None else float(scale)
     if normalize:
         # The sum of keys is one more value channel that always holds 1.
         v = jnp.concatenate([v, jnp.ones_like(v[..., :1])], axis=-1)
@@ -133,7 +133,8 @@ def _per_token(log_decay, length, dtype):
         log_decay = jnp.broadcast_to(log_decay[None, None, :], (1, length, log_decay.shape[0]))
     if log_decay.ndim == 3:
         log_decay = log_decay[..., None]
-    return log_decay.astype(dtype)
+    # e^-1e30 is 0 as e^-inf is, and 0 * -inf in a sum of decays would be NaN.
+    return jnp.maximum(log_decay.astype(dtype), -1e30)
 
 
 def _normalized(o):

@@ -6,41 +6,33 @@ the difference of two longer sums: a difference loses digits under strong decay,
 it would let one document change the bits of the next. So every exponent is <= 0 as well.
 """
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
+
+from seqmodels.ops.chunks import pad_tail, scan_chunks
 
 
 def chunked(q, k, v, g, scale, state, order, *, chunk_size):
     """q, k [B, T, H, K]; v [B, T, H, V]; g [1 or B, T, H, 1 or K] or None; order [B, T], ordinals, or None.
 
-    Returns o [B, T, H, V] and the final state [B, H, K, V]. A chunk is recomputed in the backward pass, so that
-    memory grows as T K + (T / C) K V.
+    Returns o [B, T, H, V] and the final state [B, H, K, V]. Memory grows as T K + (T / C) K V.
     """
     length = q.shape[1]
     size = min(chunk_size, length)
     if _per_channel(g):
         size = 1 << (size - 1).bit_length()
-    entering = None
-    if order is not None:
-        # The ordinal before each token; at a chunk's first token it is that of the entering state.
-        entering = _chunks(jnp.pad(order, ((0, 0), (1, 0)))[:, :-1], size, "edge")[:, :, 0]
-        order = _chunks(order, size, "edge")
-    tokens = jax.tree.map(lambda array: _chunks(array, size, "constant"), (q, k, v, g))
-
-    @jax.checkpoint
-    def body(state, chunk):
-        tokens, order, entering = chunk
-        return _chunk(*tokens, scale, state, order, entering)
-
-    state, o = jax.lax.scan(body, state, (tokens, order, entering))
-    o = jnp.moveaxis(o, 0, 1)
-    return o.reshape(o.shape[0], -1, *o.shape[3:])[:, :length], state
+    tokens = jax.tree.map(lambda array: pad_tail(array, size), (q, k, v, g))
+    marks = None if order is None else (pad_tail(order, size, "edge"), pad_tail(_before(order), size, "edge"))
+    state, o = scan_chunks(partial(_chunk, scale), size, state, tokens, marks)
+    return o[:, :length], state
 
 
 def parallel(q, k, v, g, scale, state, order):
     """The quadratic form: the whole row as one chunk, without recomputation."""
-    entering = None if order is None else jnp.zeros_like(order[:, 0])
-    state, o = _chunk(q, k, v, g, scale, state, order, entering)
+    marks = None if order is None else (order, _before(order))
+    state, o = _chunk(scale, state, (q, k, v, g), marks)
     return o, state
 
 
@@ -48,19 +40,16 @@ def _per_channel(g):
     return g is not None and g.shape[-1] > 1
 
 
-def _chunks(array, size, mode):
-    """[B, T, ...] -> [T / C, B, C, ...]; the tail is padded with 0 ("constant") or its last entry ("edge")."""
-    batch, length = array.shape[:2]
-    tail = -length % size
-    if tail:
-        array = jnp.pad(array, ((0, 0), (0, tail)) + ((0, 0),) * (array.ndim - 2), mode=mode)
-    return jnp.moveaxis(array.reshape(batch, -1, size, *array.shape[2:]), 1, 0)
+def _before(order):
+    """The ordinal before each token; at a chunk's first token it is that of the entering state."""
+    return jnp.pad(order, ((0, 0), (1, 0)))[:, :-1]
 
 
-def _chunk(q, k, v, g, scale, state, order, entering):
-    """One chunk: q, k [B, C, H, K], v [B, C, H, V] -> the state after it, o [B, C, H, V]."""
+def _chunk(scale, state, tokens, marks):
+    """One chunk: tokens (q, k [B, C, H, K], v [B, C, H, V], g) -> the state after it, o [B, C, H, V]."""
+    q, k, v, g = tokens
     q, k, v = (jnp.moveaxis(array.astype(state.dtype), 2, 1) for array in (q, k, v))
-    visible = _visible(q.shape[2], order, entering)
+    visible = _visible(q.shape[2], marks)
     if _per_channel(g):
         scores, before, after = _decayed_by_channel(q, k, jnp.moveaxis(g, 2, 1))
         scores = jnp.where(visible[..., 1:], scores, 0)
@@ -79,12 +68,13 @@ def _chunk(q, k, v, g, scale, state, order, entering):
     return state, scale * jnp.moveaxis(o, 1, 2)
 
 
-def _visible(size, order, entering):
+def _visible(size, marks):
     """[1 or B, 1, C, 1 + C] bool: query i sees key j <= i of its document; column 0 is the entering state."""
     causal = jnp.arange(size)[:, None] >= jnp.arange(-1, size)[None, :]
-    if order is None:
+    if marks is None:
         return causal[None, None]
-    keys = jnp.concatenate([entering[:, None], order], axis=1)
+    order, before = marks
+    keys = jnp.concatenate([before[:, :1], order], axis=1)
     return (causal[None] & (order[:, :, None] == keys[:, None, :]))[:, None]
 
 
