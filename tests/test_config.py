@@ -203,7 +203,7 @@ def test_circular_and_missing_includes_are_refused(tmp_path, text, words):
 def test_a_missing_or_binary_config_file_is_refused(tmp_path):
     with pytest.raises(InputError, match="no such config file"):
         config.load([tmp_path / "none.gin"])
-    with pytest.raises(InputError, match="--gin.NAME=VALUE"):
+    with pytest.raises(InputError, match=r"--gin\.NAME=VALUE"):
         config.load(["lr=1"])
     (tmp_path / "bad.gin").write_bytes(b"\xff\xfe")
     with pytest.raises(InputError, match="not UTF-8"):

@@ -30,11 +30,12 @@ def check_platform() -> None:
     """Raises InputError, in one line, if the platform that JAX_PLATFORMS asks for is not there."""
     try:
         jax.devices()
-    except RuntimeError as error:
+    except (RuntimeError, AssertionError) as error:  # JAX asserts where the platform has no plugin
         asked = os.environ.get("JAX_PLATFORMS") or jax.config.jax_platforms
-        reason = str(error).strip().partition("\n")[0]
+        reason = f": {error}".partition("\n")[0].rstrip(": ")
         raise InputError(
-            f"JAX_PLATFORMS={asked} asks for a device that this machine does not have ({reason})."
+            f"JAX_PLATFORMS={asked} asks for a device that this machine or this installation of JAX does not "
+            f"have{reason}."
         ) from None
 
 
