@@ -6,11 +6,17 @@ where j runs over the keys that query i sees. One rule says which: their ids are
 0 <= pos_i - pos_j < window. Padding has id 0, so it neither sees nor is seen; what sees nothing reads zeros.
 """
 
+import functools
+
 import jax
 import jax.numpy as jnp
 
 from seqmodels.ops import segments
+from seqmodels.ops.arguments import require_chunk_size, require_rank, require_shape
+from seqmodels.ops.attention_blockwise import blockwise
+from seqmodels.ops.attention_logits import Places, Rule, across, along, logits
 from seqmodels.ops.methods import resolve
+from seqmodels.ops.precision import sum_dtype
 
 METHODS = ("parallel", "blockwise")
 
@@ -59,95 +65,88 @@ def softmax_attention(
     """
     _check(q, k, v, segment_ids, kv_segment_ids, q_positions, kv_positions, sinks, slopes)
     if window is not None and window < 1:
-        raise ValueError(f"softmax_attention: window is {window}; it counts the query itself: at least 1.")
+        raise ValueError(
+            f"softmax_attention: window is {window}, expected at least 1: it counts the query itself."
+        )
     if softcap is not None and not softcap > 0:
-        raise ValueError(f"softmax_attention: softcap is {softcap}; it must be positive, or None.")
+        raise ValueError(f"softmax_attention: softcap is {softcap}, expected a positive number or None.")
+    require_chunk_size("softmax_attention", "block_size", block_size)
     method = resolve("softmax_attention", method, METHODS, q.shape[1])
-    if scale is None:
-        scale = q.shape[-1] ** -0.5
-    q_place, kv_place = _places(q.shape[1], segment_ids, kv_segment_ids, q_positions, kv_positions)
-    o = _parallel(q, k, v, q_place, kv_place, window, scale, softcap, sinks, slopes)
-    return o.astype(v.dtype)
+    batch, length, heads, key_dim = q.shape
+    groups, dtype = k.shape[2], sum_dtype(q.dtype)
+    queries, keys = _places(length, segment_ids, kv_segment_ids, q_positions, kv_positions)
+    q = q * jnp.asarray(key_dim**-0.5 if scale is None else scale, q.dtype)
+    q = q.reshape(batch, length, groups, heads // groups, key_dim).transpose(0, 2, 3, 1, 4)
+    k, v = k.swapaxes(1, 2), v.swapaxes(1, 2)
+    sinks, slopes = (x if x is None else x.astype(dtype).reshape(groups, -1) for x in (sinks, slopes))
+    rule = Rule(window, softcap)
+    if method == "blockwise":
+        o = blockwise(q, k, v, queries, keys, sinks, slopes, rule, block_size)
+    else:
+        o = _parallel(q, k, v, queries, keys, sinks, slopes, rule)
+    return o.transpose(0, 3, 1, 2, 4).reshape(batch, length, heads, -1).astype(v.dtype)
 
 
-def _parallel(q, k, v, q_place, kv_place, window, scale, softcap, sinks, slopes):
-    """Every logit at once: [B, G, R, T, S], with R = H / G query heads to a key/value head."""
-    batch, length, heads, _ = q.shape
-    groups = k.shape[2]
-    q = (q * jnp.asarray(scale, q.dtype)).reshape(batch, length, groups, heads // groups, -1)
-    logits = jnp.einsum("btgrk,bsgk->bgrts", q, k, preferred_element_type=jnp.float32)
-    if softcap is not None:
-        logits = softcap * jnp.tanh(logits / softcap)
-    distance = q_place[1][:, :, None] - kv_place[1][:, None, :]
+def _parallel(q, k, v, queries, keys, sinks, slopes, rule):
+    """Every logit at once, [B, G, R T, S]: the R = H / G heads of a key/value head stand below each other."""
+    batch, groups, ratio, length, _ = q.shape
+    product = functools.partial(jnp.einsum, preferred_element_type=sum_dtype(q.dtype))
+    queries = Places(*(jnp.tile(array, (1, ratio)) for array in queries))
     if slopes is not None:
-        slopes = slopes.astype(jnp.float32).reshape(1, groups, -1, 1, 1)
-        logits = logits - slopes * distance[:, None, None].astype(jnp.float32)
-    seen = (q_place[0][:, :, None] == kv_place[0][:, None, :]) & (q_place[0][:, :, None] != 0)
-    seen &= distance >= 0
-    if window is not None:
-        seen &= distance < window
-    logits = jnp.where(seen[:, None, None], logits, -jnp.inf)
-    top = jax.lax.stop_gradient(logits.max(axis=-1, keepdims=True))
+        slopes = jnp.repeat(slopes, length, axis=1)[:, :, None]
+    products = product("bgrk,bgsk->bgrs", q.reshape(batch, groups, ratio * length, -1), k)
+    scores, _, _ = logits(products, rule, across(queries), along(keys), slopes)
+    top = scores.max(axis=-1, keepdims=True, initial=jnp.finfo(scores.dtype).min)
     if sinks is not None:
-        sinks = sinks.astype(jnp.float32).reshape(1, groups, -1, 1, 1)
-        top = jnp.maximum(top, jax.lax.stop_gradient(sinks))
-    # Where nothing is seen the maximum is -inf; -inf - -inf would be NaN, forward and backward.
-    top = jnp.where(top == -jnp.inf, 0.0, top)
-    weights = jnp.exp(logits - top)
+        sinks = jnp.repeat(sinks, length, axis=1)[None, :, :, None]
+        top = jnp.maximum(top, sinks)
+    top = jax.lax.stop_gradient(top)
+    weights = jnp.exp(scores - top)
     total = weights.sum(axis=-1, keepdims=True)
     if sinks is not None:
         total = total + jnp.exp(sinks - top)
-    weights = weights / jnp.where(total == 0, 1.0, total)
-    o = jnp.einsum("bgrts,bsgv->btgrv", weights.astype(v.dtype), v, preferred_element_type=jnp.float32)
-    return o.reshape(batch, length, heads, -1)
+    o = product("bgrs,bgsv->bgrv", weights.astype(v.dtype), v) / jnp.where(total > 0, total, 1)
+    return o.reshape(batch, groups, ratio, length, -1)
 
 
 def _places(length, segment_ids, kv_segment_ids, q_positions, kv_positions):
-    """((ids, positions) of the queries [B or 1, T], the same of the keys [B or 1, S])."""
+    """The `Places` of the queries, [B or 1, T], and of the keys, [B or 1, S]."""
     ids = jnp.ones((1, length), jnp.int32) if segment_ids is None else segment_ids
-    if q_positions is None:
-        q_positions = segments.positions(ids)
+    q_positions = segments.positions(ids) if q_positions is None else q_positions
     if kv_segment_ids is None:
-        kv_ids, default = ids, q_positions
-    else:
-        kv_ids, default = kv_segment_ids, None
-    if kv_positions is None:
-        kv_positions = segments.positions(kv_ids) if default is None else default
-    return (ids, q_positions), (kv_ids, kv_positions)
+        kv_segment_ids = ids
+        kv_positions = q_positions if kv_positions is None else kv_positions
+    elif kv_positions is None:
+        kv_positions = segments.positions(kv_segment_ids)
+    return Places(ids, q_positions), Places(kv_segment_ids, kv_positions)
 
 
 def _check(q, k, v, segment_ids, kv_segment_ids, q_positions, kv_positions, sinks, slopes):
     """Raises ValueError for the first array whose shape does not fit the others."""
-
-    def refuse(name, array, wanted):
-        raise ValueError(f"softmax_attention: {name} has shape {list(array.shape)}; it must be {wanted}.")
-
-    for name, array in (("q", q), ("k", k), ("v", v)):
-        if array.ndim != 4:
-            refuse(name, array, "[batch, time, heads, head dim]")
+    name = "softmax_attention"
+    require_rank(name, "q", q, "[B, T, H, K]")
+    require_rank(name, "k", k, "[B, S, G, K]")
     batch, length, heads, key_dim = q.shape
     source, groups = k.shape[1:3]
-    if k.shape[0] != batch or k.shape[3] != key_dim:
-        refuse("k", k, f"[{batch}, S, G, {key_dim}], as q is {list(q.shape)}")
-    if v.shape[:3] != k.shape[:3]:
-        refuse("v", v, f"[{batch}, {source}, {groups}, V], as k is {list(k.shape)}")
+    require_shape(name, "k", k, "[B, S, G, K]", (batch, source, groups, key_dim))
+    require_rank(name, "v", v, "[B, S, G, V]")
+    require_shape(name, "v", v, "[B, S, G, V]", (batch, source, groups, v.shape[3]))
     if groups == 0 or heads % groups:
-        raise ValueError(
-            f"softmax_attention: q has {heads} heads and k has {groups}; the first must be a multiple of the "
-            "second."
-        )
+        raise ValueError(f"{name}: q has {heads} heads and k has {groups}, expected a divisor of {heads}.")
     if kv_segment_ids is None and source != length:
         raise ValueError(
-            f"softmax_attention: q has {length} tokens and k has {source}; these are equal unless kv_segment_ids "
-            "is given."
+            f"{name}: q has {length} tokens and k has {source}, expected kv_segment_ids [B, S] too."
         )
-    for name, array, shape in (
-        ("segment_ids", segment_ids, (batch, length)),
-        ("q_positions", q_positions, (batch, length)),
-        ("kv_segment_ids", kv_segment_ids, (batch, source)),
-        ("kv_positions", kv_positions, (batch, source)),
-        ("sinks", sinks, (heads,)),
-        ("slopes", slopes, (heads,)),
+    for which, array, letters, shape in (
+        ("segment_ids", segment_ids, "[B, T]", (batch, length)),
+        ("q_positions", q_positions, "[B, T]", (batch, length)),
+        ("kv_segment_ids", kv_segment_ids, "[B, S]", (batch, source)),
+        ("kv_positions", kv_positions, "[B, S]", (batch, source)),
     ):
-        if array is not None and array.shape != shape:
-            refuse(name, array, list(shape))
+        if array is not None:
+            require_shape(name, which, array, letters, shape)
+            if not jnp.issubdtype(array.dtype, jnp.integer):
+                raise ValueError(f"{name}: {which} is {array.dtype}, expected integers.")
+    for which, array in (("sinks", sinks), ("slopes", slopes)):
+        if array is not None:
+            require_shape(name, which, array, "[H]", (heads,))
