@@ -133,7 +133,7 @@ def test_a_platform_that_is_not_there_is_one_line(tmp_path):
     done = train_process(write_config(tmp_path), "--run-dir", tmp_path / "r", JAX_PLATFORMS="cuda")
     assert done.returncode == 2
     assert done.stderr.startswith(
-        "error: JAX_PLATFORMS=cuda asks for a device that this machine does not have"
+        "error: JAX_PLATFORMS=cuda asks for a device that this machine"
     )
     assert "Traceback" not in done.stderr and not (tmp_path / "r").exists()
 

@@ -25,6 +25,9 @@ from seqmodels.training.best import best_step
 from seqmodels.training.run_directory import RunDirectory
 from seqmodels.training.step import TrainState
 
+# The library logs, with tracebacks, what it also raises; what it raises is reported here in one sentence.
+logging.getLogger("absl").setLevel(logging.CRITICAL)
+
 KEPT = 2  # the newest, and the one to fall back to when the newest is damaged
 
 
@@ -117,7 +120,8 @@ class Checkpoints:
             self.wait()
         finally:
             if self._orbax is not None:
-                self._orbax.close()
+                with contextlib.suppress(Exception):  # it raises a second time what `wait` has raised
+                    self._orbax.close()
 
     def _open(self) -> ocp.training.Checkpointer:
         if self._orbax is None:
@@ -259,20 +263,16 @@ def _read(read: Callable[[], Any]) -> Any:
     The library raises many kinds for missing and cut files. The tasks it leaves behind would print tracebacks
     of their own, at the latest when they are collected: they are collected here, and kept quiet.
     """
-    loggers = [logging.getLogger(name) for name in ("asyncio", "absl")]
-    before = [logger.disabled for logger in loggers]
-    hook, sys.unraisablehook = sys.unraisablehook, lambda _: None
+    tasks = logging.getLogger("asyncio")
+    disabled, hook = tasks.disabled, sys.unraisablehook
+    tasks.disabled, sys.unraisablehook = True, lambda _: None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for logger in loggers:
-            logger.disabled = True
         try:
             return read()
         except Exception as error:
             reason = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
         finally:
             gc.collect()
-            sys.unraisablehook = hook
-            for logger, disabled in zip(loggers, before, strict=True):
-                logger.disabled = disabled
+            tasks.disabled, sys.unraisablehook = disabled, hook
     raise _DamagedError(reason)
