@@ -2,6 +2,7 @@
 
 import csv
 import json
+import shutil
 import struct
 
 import commands
@@ -12,8 +13,9 @@ import eval as eval_command
 
 
 @pytest.fixture
-def text_run():
-    return commands.text_run()
+def text_run(tmp_path):
+    """A copy that no other test has evaluated."""
+    return shutil.copytree(commands.text_run(), tmp_path / "text", ignore=shutil.ignore_patterns("eval"))
 
 
 @pytest.fixture
@@ -43,9 +45,9 @@ def is_picture(path):
     return data.startswith(b"\x89PNG") and width > 400 and height > 300
 
 
-def test_text_run(text_run, tmp_path, monkeypatch, capsys):
+def test_text_run(text_run, monkeypatch, capsys):
     """The same model, text and settings must give the figure that training logged, and from any folder."""
-    monkeypatch.chdir(tmp_path)
+    monkeypatch.chdir(text_run.parent)
     assert call(eval_command, text_run) == 0
     found = summary(text_run)
     perplexity = found["suites"]["perplexity"]
@@ -135,7 +137,7 @@ def test_what_is_wrong_is_said_in_one_sentence(text_run, capsys, arguments, mess
     assert "Traceback" not in error
 
 
-def test_no_run_directory(text_run, tmp_path, capsys):
+def test_no_run_directory(tmp_path, capsys):
     """A missing folder, a folder that is no run, and a file."""
     (tmp_path / "file").write_text("")
     for path in (tmp_path / "nothing", tmp_path, tmp_path / "file"):

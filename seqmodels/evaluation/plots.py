@@ -1,5 +1,4 @@
-"""The pictures of an evaluation, drawn without a display: each axis with its unit, each point with its
-interval.
+"""The pictures of an evaluation: axes with units, points with intervals, controls and chance as lines.
 
 Colours are those of Okabe and Ito, which the colour-blind can tell apart; lines differ in their markers too.
 """
@@ -45,22 +44,14 @@ def png(drawn: "Figure") -> bytes:
 def positions(curve: PositionCurve, title: str) -> "Figure":
     """NLL against position."""
     drawn, (axes,) = figure()
-    add_positions(axes, curve, "", 0)
+    low, high, nll = (values / _LN2 for values in (curve.low, curve.high, curve.nll))
+    band(axes, curve.middle, nll, low, high, f"mean, 95 % over {curve.documents} documents", 0)
+    axes.set_ylabel(NLL)
+    log2_axis(axes, POSITION)
     mark_training_length(axes, curve.training_length)
     axes.set_title(title)
     legend(axes)
     return drawn
-
-
-def add_positions(axes: "Axes", curve: PositionCurve, label: str, index: int) -> None:
-    """One model's curve of NLL against position, with its band."""
-    middle = np.sqrt(curve.first * curve.last)
-    low, high, nll = (values / _LN2 for values in (curve.low, curve.high, curve.nll))
-    name = f"{label or 'mean'}, 95 % over {curve.documents} documents"
-    axes.fill_between(middle, low, high, color=COLOURS[index % 7], alpha=0.2, linewidth=0)
-    axes.plot(middle, nll, color=COLOURS[index % 7], marker=MARKERS[index % 7], markersize=4, label=name)
-    _log2_axis(axes, "position in the document (tokens)")
-    axes.set_ylabel("negative log-likelihood (bits a token)")
 
 
 def recall(result: Recall, title: str) -> "Figure":
@@ -68,26 +59,25 @@ def recall(result: Recall, title: str) -> "Figure":
     drawn, panels = figure(2)
     drawn.suptitle(title)
     for axes, curve, name in zip(panels, (result.delay, result.interference), RECALL_PANELS, strict=True):
-        add_recall(axes, curve, f"first query of {curve.queries[0]} rows, 95 %", 0)
-        add_chance(axes, curve)
-        mark_last_trained(axes, curve)
+        points(axes, curve.distance, curve.accuracy, f"first query of {curve.queries[0]} rows, 95 %", 0)
+        accuracy_axis(axes)
+        log2_axis(axes, RECALL_DISTANCE)
+        _add_chance(axes, curve)
+        mark_last_trained(axes, curve.distance, curve.trained)
         axes.set_title(name)
         legend(axes)
     return drawn
 
 
 RECALL_PANELS = ("by delay: fillers alone between (I = 0)", "by interference: pairs alone between (F = 0)")
+RECALL_DISTANCE = "distance from value to query (tokens)"
+REPEAT_DISTANCE = "distance between the copies (tokens)"
+REPEAT_GAIN = "gain over the control (bits a token)"
+POSITION = "position in the document (tokens)"
+NLL = "negative log-likelihood (bits a token)"
 
 
-def add_recall(axes: "Axes", curve: Curve, label: str, index: int) -> None:
-    """One model's accuracy against distance, with Wilson intervals."""
-    _points(axes, curve.distance, curve.accuracy, label, index)
-    axes.set_ylim(-0.03, 1.03)
-    axes.set_ylabel("accuracy")
-    _log2_axis(axes, "distance from value to query (tokens)")
-
-
-def add_chance(axes: "Axes", curve: Curve) -> None:
+def _add_chance(axes: "Axes", curve: Curve) -> None:
     """What guessing gives: any value of the alphabet, and any pair of the row."""
     chance = np.full(len(curve.settings), curve.chance_of_value)
     axes.plot(curve.distance, chance, color=GREY, linestyle=":", label=f"chance, 1 of {curve.values} values")
@@ -102,11 +92,11 @@ def add_chance(axes: "Axes", curve: Curve) -> None:
     )
 
 
-def mark_last_trained(axes: "Axes", curve: Curve) -> None:
-    """A dashed line behind the last distance that training had."""
-    if curve.trained.any() and not curve.trained.all():
-        last = np.flatnonzero(curve.trained)[-1]
-        edge = np.sqrt(curve.distance[last] * curve.distance[last + 1])
+def mark_last_trained(axes: "Axes", distance: np.ndarray, trained: np.ndarray) -> None:
+    """A dashed line behind the last distance that training had, [points] each."""
+    if trained.any() and not trained.all():
+        last = np.flatnonzero(trained)[-1]
+        edge = np.sqrt(distance[last] * distance[last + 1])
         axes.axvline(edge, color=GREY, linestyle="--", linewidth=1, label="training ends (length or pairs)")
 
 
@@ -114,15 +104,14 @@ def repeat(result: Repeat, title: str) -> "Figure":
     """What a first copy saves, and the accuracy with and without it, by distance."""
     drawn, (gains, accuracies) = figure(2)
     drawn.suptitle(title)
-    _points(gains, result.distances, result.gain, f"{result.passages} passages, 95 %", 0)
+    points(gains, result.distances, result.gain, f"{result.passages} passages, 95 %", 0)
     gains.axhline(0, color=GREY, linestyle=":", label="no recall")
-    gains.set_ylabel("gain over the control (bits a token)")
-    _points(accuracies, result.distances, result.accuracy, "second copy", 0)
-    _points(accuracies, result.distances, result.control_accuracy, "control: no first copy", 1)
-    accuracies.set_ylim(-0.03, 1.03)
-    accuracies.set_ylabel("accuracy on the copy")
+    gains.set_ylabel(REPEAT_GAIN)
+    points(accuracies, result.distances, result.accuracy, "second copy", 0)
+    points(accuracies, result.distances, result.control_accuracy, "control: no first copy", 1)
+    accuracy_axis(accuracies)
     for axes in (gains, accuracies):
-        _log2_axis(axes, "distance between the copies (tokens)")
+        log2_axis(axes, REPEAT_DISTANCE)
         if result.distances[-1] >= result.training_length:
             mark_training_length(axes, result.training_length)
         legend(axes)
@@ -139,21 +128,49 @@ def mark_training_length(axes: "Axes", length: int) -> None:
     axes.axvline(length, color=GREY, linestyle="--", linewidth=1, label=f"training length, {length} tokens")
 
 
-def _points(axes: "Axes", x: np.ndarray, estimates: Sequence[Estimate], label: str, index: int) -> None:
+def points(axes: "Axes", x: np.ndarray, estimates: Sequence[Estimate], label: str, index: int) -> None:
+    """A line through estimates with their intervals, in the index-th colour and marker."""
     value, low, high = np.array(estimates, np.float64).T
-    axes.errorbar(
-        x,
-        value,
-        yerr=(np.maximum(value - low, 0), np.maximum(high - value, 0)),
-        color=COLOURS[index % 7],
-        marker=MARKERS[index % 7],
-        markersize=4,
-        capsize=2,
-        label=label,
-    )
+    below, above = np.maximum(value - low, 0), np.maximum(high - value, 0)
+    axes.errorbar(x, value, yerr=(below, above), capsize=2, label=label, **_style(index))
 
 
-def _log2_axis(axes: "Axes", label: str) -> None:
+def line(axes: "Axes", x: np.ndarray, y: np.ndarray, label: str, index: int) -> None:
+    """A line in the index-th colour and marker."""
+    axes.plot(x, y, label=label, markevery=max(1, len(x) // 25), **_style(index))
+
+
+def band(
+    axes: "Axes", x: np.ndarray, value: np.ndarray, low: np.ndarray, high: np.ndarray, label: str, index: int
+) -> None:
+    """A line within its band, in the index-th colour and marker."""
+    axes.fill_between(x, low, high, color=COLOURS[index % len(COLOURS)], alpha=0.2, linewidth=0)
+    line(axes, x, value, label, index)
+
+
+def _style(index: int) -> dict[str, object]:
+    lap, index = divmod(index, len(COLOURS))
+    line = ("-", "--", "-.", ":")[lap % 4]
+    return {"color": COLOURS[index], "marker": MARKERS[index], "markersize": 4, "linestyle": line}
+
+
+def accuracy_axis(axes: "Axes") -> None:
+    """From 0 to 1 whatever was measured, so that pictures compare."""
+    axes.set_ylim(-0.03, 1.03)
+    axes.set_ylabel("accuracy")
+
+
+def tokens_axis(axes: "Axes") -> None:
+    """Tokens trained on, in thousands or millions."""
+    from matplotlib.ticker import EngFormatter
+
+    axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+    axes.set_xlabel("tokens trained on")
+    axes.grid(True, alpha=0.25)
+
+
+def log2_axis(axes: "Axes", label: str) -> None:
+    """Distances and positions in powers of two."""
     from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
     axes.set_xscale("log", base=2)

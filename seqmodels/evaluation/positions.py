@@ -31,6 +31,11 @@ class PositionCurve:
     length: int
     training_length: int
 
+    @property
+    def middle(self) -> np.ndarray:
+        """Where a bin stands on a logarithmic axis, [bins]."""
+        return np.sqrt(self.first * self.last)
+
     def scalars(self) -> dict[str, float]:
         return {
             "eval/loss_first_position": float(self.nll[0]),
@@ -42,9 +47,16 @@ class PositionCurve:
             "length": self.length,
             "training_length": self.training_length,
             "documents": self.documents,
-            "bins": len(self.nll),
-            "first_bin_nll": float(self.nll[0]),
-            "last_bin_nll": float(self.nll[-1]),
+            "unit": "nats a token",
+            "points": [
+                {"first": int(first), "last": int(last), "nll": {"value": nll, "low": low, "high": high}}
+                for first, last, nll, low, high in zip(
+                    self.first,
+                    self.last,
+                    *map(np.ndarray.tolist, (self.nll, self.low, self.high)),
+                    strict=True,
+                )
+            ],
         }
 
 

@@ -78,11 +78,11 @@ def _positions(curve: PositionCurve) -> list[Row]:
     bins = {0: "first", max(trained, 0): "last trained", len(curve.nll) - 1: "last"}
     return [
         (
-            f"  at {_span(curve, index)}",
+            f"loss at {_span(curve, index)}",
             *_figure(
                 Estimate(curve.nll[index], curve.low[index], curve.high[index]).scaled(1 / math.log(2)), 3
             ),
-            f"bits a token at the {name} positions; {curve.documents} documents",
+            f"bits a token, {name} positions; {curve.documents} documents",
         )
         for index, name in sorted(bins.items())
     ]

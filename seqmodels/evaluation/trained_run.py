@@ -8,7 +8,7 @@ import jax
 from flax import nnx
 
 from seqmodels.errors import InputError
-from seqmodels.language_model import LanguageModel, abstract
+from seqmodels.language_model import LanguageModel, ModelClass, abstract
 from seqmodels.training.checkpoints import restore_params
 from seqmodels.training.run_directory import RunDirectory
 
@@ -49,6 +49,12 @@ def load(run: RunDirectory, step: int | str, say: Callable[[str], None]) -> Trai
             f"{data.fingerprint}; restore the data, or the tokenizer, that its config names."
         )
     return TrainedRun(step, graphdef, params, data, settings)
+
+
+def abstract_model(model_class: ModelClass, vocab_size: int) -> LanguageModel:
+    """The model with shapes in place of parameters."""
+    graphdef, shapes, _ = abstract(model_class, vocab_size)
+    return nnx.merge(graphdef, shapes)
 
 
 def tokens_seen(run: RunDirectory, step: int) -> int:

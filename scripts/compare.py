@@ -1,0 +1,50 @@
+"""Puts trained runs side by side: python scripts/compare.py RUN_DIR RUN_DIR ... --out DIR"""
+
+import argparse
+import sys
+from pathlib import Path
+
+# From a checkout the package need not be installed.
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from seqmodels.errors import InputError, exit_status
+
+
+def parse(arguments: list[str]) -> argparse.Namespace:
+    """The options of the command line."""
+    parser = argparse.ArgumentParser(
+        prog="compare.py",
+        description="Compare trained runs: figures, whether the comparison is fair, and curves.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("run_dirs", nargs="+", metavar="RUN_DIR", help="what train.py wrote")
+    parser.add_argument("--out", required=True, type=Path, metavar="DIR", help="where the page goes")
+    return parser.parse_args(arguments)
+
+
+def main() -> None:
+    with exit_status():
+        options = parse(sys.argv[1:])
+        from seqmodels.training.run_directory import RunDirectory
+
+        runs = [RunDirectory(path) for path in options.run_dirs]
+        if len({run.path.resolve() for run in runs}) < len(runs):
+            raise InputError("a run directory is given twice.")
+        if options.out.exists() and not options.out.is_dir():
+            raise InputError(f"--out {options.out} is a file; name a directory.")
+        from seqmodels import registry  # noqa: F401  (JAX and all that a config can name: seconds)
+        from seqmodels.evaluation import comparison, comparison_page
+
+        names = comparison.labels(runs)
+        compared = [comparison.read(run, name) for run, name in zip(runs, names, strict=True)]
+        for run in compared:
+            if not run.suites:
+                print(f"{run.label}: figures of the evaluation in training; eval.py has more to compare.")
+        entries = comparison.ledger(compared)
+        comparison_page.show(compared, entries)
+        for path in comparison_page.write(options.out, compared, entries):
+            print(f"written: {path}")
+
+
+if __name__ == "__main__":
+    main()
