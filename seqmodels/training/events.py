@@ -12,7 +12,7 @@ from typing import Any
 
 from tensorboardX import summary
 from tensorboardX.event_file_writer import EventsWriter
-from tensorboardX.proto import event_pb2
+from tensorboardX.proto import event_pb2, summary_pb2
 
 OVERLAYS = {
     "loss": ("train/loss", "eval/loss"),
@@ -46,8 +46,7 @@ class EventFile:
 
     def scalars(self, step: int, tokens: int, seconds: float, values: dict[str, float]) -> None:
         """Adds scalars at a step, and the headline ones at the tokens trained on; on disk on return."""
-        for tag, value in values.items():
-            self._summary(summary.scalar(tag, value), step, seconds)
+        self._summary(_scalars(values), step, seconds)
         self._by_tokens(tokens, seconds, values)
         self.flush()
 
@@ -76,15 +75,22 @@ class EventFile:
         self._writer.close()
 
     def _by_tokens(self, tokens: int, seconds: float, values: dict[str, Any]) -> None:
-        for tag in BY_TOKENS:
-            if tag in values:
-                self._summary(summary.scalar(f"by_tokens/{tag}", values[tag]), tokens, seconds)
+        curves = {f"by_tokens/{tag}": values[tag] for tag in BY_TOKENS if tag in values}
+        if curves:
+            self._summary(_scalars(curves), tokens, seconds)
 
     def _summary(self, content: Any, step: int, seconds: float | None = None) -> None:
         self._write(seconds or time.time(), step=step, summary=content)
 
     def _write(self, seconds: float, **content: Any) -> None:
         self._writer.write_event(event_pb2.Event(wall_time=seconds, **content))
+
+
+def _scalars(values: dict[str, float]) -> summary_pb2.Summary:
+    """All in one event: each has a checksum, computed in Python."""
+    return summary_pb2.Summary(
+        value=[summary_pb2.Summary.Value(tag=tag, simple_value=value) for tag, value in values.items()]
+    )
 
 
 def _layout() -> dict[str, dict[str, list]]:
