@@ -13,7 +13,7 @@ from seqmodels.block import Block, NormKind, make_norm
 from seqmodels.errors import InputError
 from seqmodels.layer_stack import LayerStack
 from seqmodels.mixers import SoftmaxAttention
-from seqmodels.mixers.base import Mixer, check_choice, current_id, resume
+from seqmodels.mixers.base import Mixer, check_choice, check_positive, current_id, resume
 from seqmodels.nn.dropout import dropout
 from seqmodels.nn.feed_forward import FeedForward, default_feed_forward_width
 from seqmodels.nn.linear import Embedding, Linear
@@ -82,14 +82,19 @@ class LanguageModel(nnx.Module):
             ("positions", positions, PositionChoice),
         ):
             check_choice(f"LanguageModel.{name}", value, choices)
-        for name, value in (("vocab_size", vocab_size), ("width", width), ("depth", depth)):
-            if value < 1:
-                raise InputError(f"LanguageModel.{name} is {value}; it must be at least 1.")
+        check_positive(
+            "LanguageModel",
+            vocab_size=vocab_size,
+            width=width,
+            depth=depth,
+            feed_forward_width=feed_forward_width,
+            max_positions=max_positions,
+        )
         if not mixers:
             raise InputError("LanguageModel.mixers is empty; name at least one mixer, such as (@Mamba,).")
         if not 0.0 <= dropout < 1.0:
             raise InputError(f"LanguageModel.dropout is {dropout}; it must be at least 0 and below 1.")
-        if positions == "learned" and not max_positions:
+        if positions == "learned" and max_positions is None:
             raise InputError(
                 'LanguageModel.positions "learned" needs max_positions, the size of their table.'
             )

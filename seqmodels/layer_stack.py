@@ -9,6 +9,7 @@ from flax import nnx
 
 from seqmodels.block import Block
 from seqmodels.errors import InputError
+from seqmodels.mixers.base import Costs
 
 
 class LayerStack(nnx.Module):
@@ -89,11 +90,20 @@ class LayerStack(nnx.Module):
 
     def init_state(self, batch_size: int, max_length: int, dtype) -> tuple[Any, ...]:
         """The empty state of every layer."""
-        period = len(self.blocks)
         return tuple(
-            self.blocks[layer % period].mixer.init_state(batch_size, max_length, dtype)
-            for layer in range(self.depth)
+            self._shapes(layer).mixer.init_state(batch_size, max_length, dtype) for layer in range(self.depth)
         )
+
+    def costs(self, length: int) -> tuple[Costs, ...]:
+        """What every layer costs in a sequence of `length` tokens."""
+        return tuple(self._shapes(layer).costs(length) for layer in range(self.depth))
+
+    def _shapes(self, layer):
+        """The block of a layer with shapes in place of parameters: enough for whatever does not compute."""
+        graphdef, params = nnx.split(self.blocks[layer % len(self.blocks)], nnx.Param)
+        first = 1 if self.scan else 0
+        shapes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[first:], leaf.dtype), params)
+        return nnx.merge(graphdef, shapes)
 
 
 def _stacked(blocks: list[Block]) -> Block:
