@@ -105,7 +105,8 @@ def _parallel(q, k, v, queries, keys, sinks, slopes, rule):
     total = weights.sum(axis=-1, keepdims=True)
     if sinks is not None:
         total = total + jnp.exp(sinks - top)
-    o = product("bgrs,bgsv->bgrv", weights.astype(v.dtype), v) / jnp.where(total > 0, total, 1)
+    weights = weights / jnp.where(total > 0, total, 1)
+    o = product("bgrs,bgsv->bgrv", weights.astype(v.dtype), v)
     return o.reshape(batch, groups, ratio, length, -1)
 
 
