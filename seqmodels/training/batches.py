@@ -41,4 +41,5 @@ def place(batch: dict[str, np.ndarray], accumulation: int, sharding: NamedShardi
         micro = rows.reshape(accumulation, rows.shape[0] // accumulation, *rows.shape[1:])
         return jax.make_array_from_process_local_data(sharding, micro)
 
-    return {name: put(rows) for name, rows in batch.items()}
+    with jax.transfer_guard_host_to_device("allow"):  # of several processes JAX does not count it as explicit
+        return {name: put(rows) for name, rows in batch.items()}

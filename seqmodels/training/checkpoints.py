@@ -71,8 +71,9 @@ class Checkpoints:
             except _DamagedError as error:
                 aside = self._directory / f"{step}.damaged"
                 say(f"checkpoint {step} is damaged and skipped ({error}); it now lies in {aside}.")
-                shutil.rmtree(aside, ignore_errors=True)
-                (self._directory / str(step)).rename(aside)
+                if jax.process_index() == 0:
+                    shutil.rmtree(aside, ignore_errors=True)
+                    (self._directory / str(step)).rename(aside)
                 continue
             loop = items["loop"]
             state = TrainState(items["params"], items["opt_state"], loop["step"], loop["tokens"])

@@ -27,11 +27,14 @@ class Evaluator:
 
     def __call__(self, step: int, state: TrainState) -> dict[str, float]:
         """The scalars of the data's suites by tag, recorded at `step`."""
-        scorer = ModelScorer(self._graphdef, state.params)
+        params = state.params
+        if jax.process_count() > 1:  # each evaluates all of it, on a device of its own
+            params = jax.tree.map(lambda leaf: leaf.addressable_data(0), params)
+        scorer = ModelScorer(self._graphdef, params)
         values = during_training(scorer, self._data, batch_size=self._batch_size, row_length=self._row_length)
         self._recorder.evaluation(step, values)
-        if self._data.kind == "text" and jax.process_count() == 1:
-            self._recorder.text("sample", self._sample(state.params), step)
+        if self._data.kind == "text":
+            self._recorder.text("sample", self._sample(params), step)
         return values
 
     def _sample(self, params: Any) -> str:

@@ -10,6 +10,7 @@ import numpy as np
 
 from seqmodels.training.checkpoints import Checkpoints
 from seqmodels.training.interruption import Interruption
+from seqmodels.training.mesh import largest
 from seqmodels.training.profiler import Profiler
 from seqmodels.training.recorder import Recorder
 from seqmodels.training.step import Metrics, TrainState
@@ -26,11 +27,13 @@ class Plan:
         steps: updates in all.
         checkpoint_every: between checkpoints; the last update always has one.
         evaluate_every: between evaluations, the last update included; None never evaluates.
+        ask_every: between looks for a signal; several processes wait for one another to agree.
     """
 
     steps: int
     checkpoint_every: int
     evaluate_every: int | None
+    ask_every: int
 
     def saves(self, step: int) -> bool:
         """Whether a checkpoint is due after `step` updates."""
@@ -78,7 +81,7 @@ def run(
     first = step
     with jax.transfer_guard("disallow"):
         while True:
-            interrupted = interruption.requested is not None
+            interrupted = step % plan.ask_every == 0 and largest(interruption.requested or 0) > 0
             if step > first and (plan.saves(step) or interrupted):
                 recorder.catch_up(step)
                 with recorder.excluded():
