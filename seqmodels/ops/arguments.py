@@ -7,7 +7,8 @@ import jax.numpy as jnp
 def require_shape(op_name: str, name: str, array: jax.Array, letters: str, shape: tuple[int, ...]) -> None:
     """Raise ValueError unless `array` has `shape`; `letters` names its axes, as in "[B, T, H, K]"."""
     if tuple(array.shape) != tuple(shape):
-        raise ValueError(f"{op_name}: {name} has shape {tuple(array.shape)}, expected {letters} = {tuple(shape)}.")
+        got, want = tuple(array.shape), tuple(shape)
+        raise ValueError(f"{op_name}: {name} has shape {got}, expected {letters} = {want}.")
 
 
 def require_rank(op_name: str, name: str, array: jax.Array, letters: str) -> None:

@@ -22,8 +22,8 @@ def pad_tail(array: jax.Array, size: int, mode: str = "constant") -> jax.Array:
 def scan_chunks(body, size, state, tokens, marks):
     """Fold `body(state, tokens, marks) -> (state, outputs)` over chunks of `size` tokens.
 
-    tokens: a tree of float arrays [b, T, ...], T a multiple of size; marks: a tree of integer arrays alike, which
-    have no gradient. body must close over no traced array.
+    tokens: a tree of float arrays [b, T, ...], T a multiple of size; marks: a tree of integer arrays alike,
+    which have no gradient. body must close over no traced array.
 
     Returns (state, outputs [b, T, ...]). Between the passes, memory holds the inputs and T / size states.
     """
@@ -50,8 +50,8 @@ def _scan(body, size, state, tokens, marks, keep):
         after, values = body(state, *_at((tokens, marks), chunk, size))
         return (after, _written(outputs, chunk, size, values)), state if keep else None
 
-    one = jax.eval_shape(lambda *arguments: body(arguments[0], *_at(arguments[1:], 0, size)), state, tokens, marks)
-    outputs = jax.tree.map(lambda a: jnp.zeros((a.shape[0], length, *a.shape[2:]), a.dtype), one[1])
+    _, one = jax.eval_shape(lambda state, *arrays: body(state, *_at(arrays, 0, size)), state, tokens, marks)
+    outputs = jax.tree.map(lambda a: jnp.zeros((a.shape[0], length, *a.shape[2:]), a.dtype), one)
     (state, outputs), entered = jax.lax.scan(step, (state, outputs), jnp.arange(length // size))
     return state, outputs, entered
 

@@ -19,12 +19,12 @@ def causal_conv(
     """Each token's weighted sum of itself and the W - 1 real tokens of its document before it.
 
     x: [B, T, D]; weight: [W, D], weight[-1] multiplies the current token; bias: [D].
-    initial_state: [B, W-1, D], oldest first: the inputs before the row, of the document of its first real token;
-        zeros where that document had fewer. None: zeros.
+    initial_state: [B, W-1, D], oldest first: the inputs before the row, of the document of its first real
+        token; zeros where that document had fewer. None: zeros.
     segment_ids: [B, T], 0 is padding, which the window looks through.
 
-    Returns y [B, T, D] in the dtype of x, summed in float32, and the last W - 1 inputs [B, W-1, D] of each row's
-    last document in the dtype of initial_state (of x, where that is None).
+    Returns y [B, T, D] in the dtype of x, summed in float32, and the last W - 1 inputs [B, W-1, D] of each
+    row's last document in the dtype of initial_state (of x, where that is None).
     """
     batch, length, width = _check(x, weight, bias, initial_state, segment_ids)
     taps = weight.shape[0]
@@ -63,7 +63,7 @@ def _check(x, weight, bias, initial_state, segment_ids):
     require_rank(op, "x", x, "[B, T, D]")
     batch, length, width = x.shape
     if weight.ndim != 2 or weight.shape[0] < 1 or weight.shape[1] != width:
-        raise ValueError(f"{op}: weight has shape {weight.shape}, expected [W, D] with W >= 1 and D = {width}.")
+        raise ValueError(f"{op}: weight has shape {weight.shape}, expected [W, D], W >= 1 and D = {width}.")
     if bias is not None:
         require_shape(op, "bias", bias, "[D]", (width,))
     if initial_state is not None:
@@ -73,7 +73,7 @@ def _check(x, weight, bias, initial_state, segment_ids):
 
 
 def _packing(real):
-    """[B, T] each: where the packed row (real tokens first, in order) takes from, and where each token went."""
+    """[B, T] each: where the packed row (real tokens first, in order) takes from, where each token went."""
     count = real.sum(axis=1, keepdims=True)
     back = jnp.where(real, jnp.cumsum(real, axis=1) - 1, count + jnp.cumsum(~real, axis=1) - 1)
     return jnp.argsort(back, axis=1), back

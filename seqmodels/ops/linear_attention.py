@@ -1,9 +1,9 @@
 """Linear attention with optional decay: S_t = diag(e^{g_t}) S_{t-1} + k_t v_t^T, o_t = scale q_t^T S_t.
 
 Katharopoulos et al. 2020 (no decay), Sun et al. 2023 (a decay a head), Dao & Gu 2024 (a head and step),
-Yang et al. 2024 (a key channel and step). Methods from plainest to fastest: a scan over tokens, an associative
-scan over the pairs (decay, k v^T), and chunks of matrix products; the quadratic form is one chunk as long as
-the row.
+Yang et al. 2024 (a key channel and step). Methods from plainest to fastest: a scan over tokens, an
+associative scan over the pairs (decay, k v^T), and chunks of matrix products; the quadratic form is one chunk
+as long as the row.
 """
 
 from typing import NamedTuple
@@ -20,7 +20,7 @@ from seqmodels.ops.recurrence import linear_recurrence
 
 METHODS = ("sequential", "associative", "chunked", "parallel")
 
-# Where q.z is below this, a normalised output and its gradients are 0 (feature maps such as relu reach 0 / 0).
+# Where q.z is below this, a normalised output and its gradients are 0: features such as relu's reach 0 / 0.
 VANISHING = 1e-6
 
 
@@ -49,8 +49,8 @@ def linear_attention(
     q, k: [B, T, H, K]; v: [B, T, H, V].
     log_decay: None | [H] | [B, T, H] | [B, T, H, K], all <= 0.
     scale: multiplies q; None: K**-0.5.
-    normalize: divide by q_t^T z_t, z the sum of keys decayed as S is; scale cancels, and where q_t^T z_t < 1e-6
-        the output and its gradients are 0.
+    normalize: divide by q_t^T z_t, z the sum of keys decayed as S is; scale cancels, and where
+        q_t^T z_t < 1e-6 the output and its gradients are 0.
     initial_state: of the document of the row's first real token; None: zeros.
     segment_ids: [B, T], 0 is padding.
     method: "sequential" | "associative" | "chunked" | "parallel" | "auto"; a decay per key channel has no
@@ -101,14 +101,15 @@ def _check(q, k, v, log_decay, normalize, initial_state, segment_ids, method, ch
     require_chunk_size(op, "chunk_size", chunk_size)
     if log_decay is not None and log_decay.shape not in ((heads,), q.shape[:3], q.shape):
         raise ValueError(
-            f"{op}: log_decay has shape {log_decay.shape}, expected [H] = {(heads,)}, [B, T, H] = {q.shape[:3]} "
-            f"or [B, T, H, K] = {q.shape}."
+            f"{op}: log_decay has shape {log_decay.shape}, expected [H] = {(heads,)}, "
+            f"[B, T, H] = {q.shape[:3]} or [B, T, H, K] = {q.shape}."
         )
     if initial_state is not None:
         kv, key_sum = initial_state
         require_shape(op, "initial_state.kv", kv, "[B, H, K, V]", (batch, heads, width, v.shape[-1]))
         if (key_sum is not None) != normalize:
-            raise ValueError(f"{op}: initial_state.key_sum goes with normalize, and normalize is {normalize}.")
+            given = "None" if key_sum is None else "given"
+            raise ValueError(f"{op}: initial_state.key_sum is {given}, but normalize is {normalize}.")
         if normalize:
             require_shape(op, "initial_state.key_sum", key_sum, "[B, H, K]", (batch, heads, width))
     if method == "parallel" and log_decay is not None and log_decay.ndim == 4:

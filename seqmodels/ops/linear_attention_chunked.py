@@ -1,9 +1,9 @@
 """The chunked form of linear attention: matrix products inside a chunk, one scan over chunks.
 
-With s(i, j) = g_{j+1} + ... + g_i, query i reads key j of its own document with weight e^{s(i, j)}, and the state
-that enters a chunk as a key at j = -1, before its tokens. s(i, j) is always a sum of the terms it names, never
-the difference of two longer sums: a difference loses digits under strong decay, and across a border in the chunk
-it would let one document change the bits of the next. So every exponent is <= 0 as well.
+With s(i, j) = g_{j+1} + ... + g_i, query i reads key j of its own document with weight e^{s(i, j)}, and the
+state that enters a chunk as a key at j = -1, before its tokens. s(i, j) is always a sum of the terms it
+names, never the difference of two longer sums: a difference loses digits under strong decay, and across a
+border in the chunk it would let one document change the bits of the next. So every exponent is <= 0 as well.
 """
 
 from functools import partial
@@ -94,8 +94,8 @@ def _decayed_by_channel(q, k, g):
     Returns sum_k q_i k_j e^{s(i, j)} [B, H, C, C] for j <= i, and s(i, -1), s(C - 1, j) [B, H, C, K].
 
     By halves: a query in the upper half of a block and a key in the lower half meet at the middle, where
-    s(i, j) splits into a sum over the upper half up to i and one over the lower half after j. Both factors are
-    <= 1, and the scores of all such pairs are one product. Blocks of one token are joined up to the chunk.
+    s(i, j) splits into a sum over the upper half up to i and one over the lower half after j. Both factors
+    are <= 1, and the scores of all such pairs are one product. Blocks of one token are joined to the chunk.
     """
     *lead, size, width = q.shape
     scores = jnp.einsum("bhik,bhik->bhi", q, k)[..., None, None]

@@ -1,7 +1,7 @@
 """Which form of an op `method="auto"` takes: one table, by op, tokens and platform.
 
-"step" is the closed form of a single token; only "auto" takes it. "associative" is for elementwise recurrences
-on GPU and TPU, where a scan over tokens pays one kernel launch a token. The rest is what
+"step" is the closed form of a single token; only "auto" takes it. "associative" is for elementwise
+recurrences on GPU and TPU, where a scan over tokens pays one kernel launch a token. The rest is what
 `scripts/benchmark.py ops` found fastest.
 """
 
@@ -36,9 +36,9 @@ FASTEST = {
     "softmax_attention": (
         "parallel",
         {
-            "cpu": ((256, "parallel"), (None, "blockwise")),
-            "gpu": ((256, "parallel"), (None, "blockwise")),
-            "tpu": ((256, "parallel"), (None, "blockwise")),
+            "cpu": ((255, "parallel"), (None, "blockwise")),
+            "gpu": ((1024, "parallel"), (None, "blockwise")),
+            "tpu": ((1024, "parallel"), (None, "blockwise")),
         },
     ),
 }

@@ -1,4 +1,4 @@
-"""The elementwise linear recurrence h_t = a_t * h_{t-1} + x_t, and the composition its parallel form rests on."""
+"""The elementwise linear recurrence h_t = a_t * h_{t-1} + x_t, and the composition of its steps."""
 
 from functools import partial
 

@@ -35,7 +35,7 @@ def segment_marks(segment_ids, batch, length):
 
 
 def random_segment_ids(rng, batch, length):
-    """[B, T] int32: documents of any length from 1, padding anywhere; the last row (of several) is padding alone."""
+    """[B, T] int32: documents of any length, padding anywhere; the last row (of several) is padding alone."""
     ids = np.zeros((batch, length), np.int32)
     for row in range(batch - 1 if batch > 1 else batch):
         name = int(rng.integers(1, 100))
@@ -47,7 +47,7 @@ def random_segment_ids(rng, batch, length):
 
 
 def linear_recurrence(a, x, initial_state, segment_ids, cotangent, final_cotangent, reverse=False):
-    """h_t = a_t h_{t-1} + x_t. Returns (h, final), and the pullback of the cotangents to (a, x, initial_state)."""
+    """h_t = a_t h_{t-1} + x_t: (h, final), and the cotangents pulled back to (a, x, initial_state)."""
     kind = np.complex128 if np.iscomplexobj(a) or np.iscomplexobj(x) else np.float64
     if reverse:
         flipped = (array[:, ::-1] if array is not None else None for array in (a, x, segment_ids, cotangent))
@@ -89,8 +89,8 @@ def _sum_to(array, shape):
 def linear_attention(q, k, v, log_decay, scale, kv, key_sum, segment_ids, cotangents=None):
     """S_t = diag(e^g) S_{t-1} + k_t v_t^T, o_t = scale q_t^T S_t; over q_t^T z_t where key_sum is given.
 
-    cotangents: of (o, final kv, final key_sum). Returns (o, kv, key_sum) and, with cotangents, the gradients of
-    q, k, v, log_decay, kv and key_sum as a dict. Outputs at padding are 0.
+    cotangents: of (o, final kv, final key_sum). Returns (o, kv, key_sum) and, with cotangents, the gradients
+    of q, k, v, log_decay, kv and key_sum as a dict. Outputs at padding are 0.
     """
     batch, length, heads, width = q.shape
     q, k, v, S = (array.astype(np.float64) for array in (q, k, v, kv))

@@ -18,7 +18,8 @@ def _inputs(rng, length, taps, batch=4, width=3):
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize(("length", "taps"), [(1, 4), (2, 4), (3, 1), (7, 2), (64, 4), (129, 3)])
 def test_values_equal_the_loop(length, taps, packed):
-    """Wrong here: padding enters the window, a border does not empty it, or a short row loses its old window."""
+    """Wrong here: padding enters the window, a border does not empty it, or a short row
+    loses its old window."""
     rng = np.random.default_rng(length)
     x, weight, bias, state = _inputs(rng, length, taps)
     ids = random_segment_ids(rng, 4, length) if packed else None
@@ -48,12 +49,17 @@ def test_gradients_are_those_of_the_linear_map(packed):
         y, final = reference_loops.causal_conv(*arguments, ids)
         return (y * cotangent).sum() + (final * state_cotangent).sum()
 
-    def op(x, weight, bias, state):
-        marks = None if ids is None else jnp.asarray(ids)
-        return causal_conv(x, weight, bias, initial_state=state, segment_ids=marks)
+    @jax.jit
+    def gradients(cotangents, *arguments):
+        def op(x, weight, bias, state):
+            marks = None if ids is None else jnp.asarray(ids)
+            return causal_conv(x, weight, bias, initial_state=state, segment_ids=marks)
 
-    pullback = jax.vjp(op, x, weight, bias, state)[1]
-    got = pullback((jnp.asarray(cotangent, jnp.float32), jnp.asarray(state_cotangent, jnp.float32)))
+        return jax.vjp(op, *arguments)[1](cotangents)
+
+    got = gradients(
+        (cotangent.astype(np.float32), state_cotangent.astype(np.float32)), x, weight, bias, state
+    )
     arguments = [array.astype(np.float64) for array in (x, weight, bias, state)]
     base = pairing(*arguments)
     for index, argument in enumerate(arguments):
@@ -93,12 +99,13 @@ def test_documents_do_not_touch_each_other_by_a_bit():
 
 
 def test_dtypes():
-    """Wrong here: a bfloat16 window drifts to float32 over steps (a new compile) or the sum is rounded early."""
+    """Wrong here: a bfloat16 window drifts to float32 over steps (a new compile) or the
+    sum is rounded early."""
     x, weight = jnp.ones((1, 5, 2), jnp.bfloat16), jnp.full((4, 2), 1 / 3)
     ids = jnp.ones((1, 5), jnp.int32)
     for marks in (None, ids):
         for state in (None, jnp.zeros((1, 3, 2)), jnp.zeros((1, 3, 2), jnp.bfloat16)):
-            y, final = causal_conv(x, weight, initial_state=state, segment_ids=marks)
+            y, final = jax.jit(causal_conv)(x, weight, initial_state=state, segment_ids=marks)
             assert y.dtype == jnp.bfloat16
             assert final.dtype == (jnp.bfloat16 if state is None else state.dtype)
             assert float(y[0, -1, 0]) == float(jnp.bfloat16(4 / 3))

@@ -1,5 +1,7 @@
-"""Segment arithmetic against plain loops: a wrong border leaks one document into another everywhere at once."""
+"""Segment arithmetic against plain loops: a wrong border leaks one document into another
+everywhere at once."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -21,7 +23,8 @@ ROWS = {
 
 
 def _walk(ids, first):
-    """Per row, token by token: starts, ordinals, positions, then last id, first id and count of the last document."""
+    """Per row, token by token: starts, ordinals, positions, then last id, first id and
+    count of the last document."""
     marks = np.zeros(ids.shape, bool)
     ordinals, positions = (np.zeros(ids.shape, np.int32) for _ in range(2))
     last, opening, count = np.full(len(ids), -9), np.full(len(ids), -9), np.array(first)
@@ -39,22 +42,33 @@ def _walk(ids, first):
     return marks, ordinals, positions, last, opening, count
 
 
+@jax.jit
+def _everything(ids, default, first):
+    return {
+        "starts": segments.starts(ids),
+        "ordinals": segments.ordinals(ids),
+        "positions": segments.positions(ids, first),
+        "last id": segments.last_real_id(ids, default),
+        "first id": segments.first_real_id(ids, default),
+        "last count": segments.last_count(ids, first),
+    }
+
+
 @pytest.mark.parametrize("name", [*ROWS, "random"])
 def test_every_function_agrees_with_a_walk_over_the_row(name):
-    """Wrong here: a missed or invented border, a position that counts padding, a last document lost behind padding."""
+    """Wrong here: a missed or invented border, a position that counts padding, a last
+    document lost behind padding."""
     rng = np.random.default_rng(0)
     ids = random_segment_ids(rng, 16, 40) if name == "random" else np.array(ROWS[name], np.int32)
     first = np.arange(5, 5 + len(ids), dtype=np.int32)
     marks, ordinals, positions, last, opening, count = _walk(ids, first)
-    default = jnp.full(len(ids), -9, jnp.int32)
-    given = jnp.asarray(ids)
-    np.testing.assert_array_equal(segments.starts(given), marks)
-    np.testing.assert_array_equal(segments.ordinals(given), ordinals)
-    got = np.asarray(segments.positions(given, jnp.asarray(first)))
-    np.testing.assert_array_equal(got[ids != 0], positions[ids != 0])
-    np.testing.assert_array_equal(segments.last_real_id(given, default), last)
-    np.testing.assert_array_equal(segments.first_real_id(given, default), opening)
-    np.testing.assert_array_equal(segments.last_count(given, jnp.asarray(first)), count)
+    got = _everything(ids, np.full(len(ids), -9, np.int32), first)
+    np.testing.assert_array_equal(got["starts"], marks)
+    np.testing.assert_array_equal(got["ordinals"], ordinals)
+    np.testing.assert_array_equal(np.asarray(got["positions"])[ids != 0], positions[ids != 0])
+    np.testing.assert_array_equal(got["last id"], last)
+    np.testing.assert_array_equal(got["first id"], opening)
+    np.testing.assert_array_equal(got["last count"], count)
 
 
 def test_positions_start_at_zero_by_default():
