@@ -12,7 +12,9 @@ import jax
 import jax.numpy as jnp
 
 from seqmodels.ops import segments
+from seqmodels.ops.arguments import require_chunk_size, require_rank, require_segment_ids, require_shape
 from seqmodels.ops.methods import resolve
+from seqmodels.ops.precision import sum_dtype
 from seqmodels.ops.selective_scan_chunked import chunked
 
 METHODS = ("sequential", "associative", "chunked")
@@ -54,20 +56,19 @@ def selective_scan(
       ValueError: for an unknown method and for shapes or settings that do not fit, naming both.
     """
     _check(x, dt, A, B, C, D, initial_state, segment_ids)
-    if chunk_size < 1:
-        raise ValueError(f"selective_scan: chunk_size is {chunk_size}; it must be at least 1.")
+    require_chunk_size("selective_scan", "chunk_size", chunk_size)
     method = resolve("selective_scan", method, METHODS, x.shape[1])
     batch, length, width = x.shape
-    wide = (v.astype(jnp.float32) for v in (x, dt, A.T, B, C))
-    x32, dt32, A32, B32, C32 = wide
+    output, dtype = x.dtype, sum_dtype(x.dtype)
+    x, dt, A, B, C = (array.astype(dtype) for array in (x, dt, A.T, B, C))
     if initial_state is None:
-        initial_state = jnp.zeros((batch, width, A.shape[1]), jnp.float32)
-    initial_state = initial_state.astype(jnp.float32)
+        initial_state = jnp.zeros((batch, width, A.shape[0]), dtype)
+    initial_state = initial_state.astype(dtype)
     start = jnp.zeros((batch, length), bool)
     if segment_ids is not None:
         # With dt = 0 a token neither decays the state nor adds to it.
         real = (segment_ids != 0)[:, :, None]
-        dt32, x32, C32 = (jnp.where(real, v, 0.0) for v in (dt32, x32, C32))
+        x, dt, C = (jnp.where(real, array, 0.0) for array in (x, dt, C))
         start = segments.starts(segment_ids)
     forms = {
         "step": _step,
@@ -75,13 +76,13 @@ def selective_scan(
         "associative": _associative,
         "chunked": functools.partial(chunked, chunk_size=chunk_size),
     }
-    y, state = forms[method](x32, dt32, A32, B32, C32, start, initial_state.swapaxes(1, 2))
+    y, state = forms[method](x, dt, A, B, C, start, initial_state.swapaxes(1, 2))
     if D is not None:
-        y = y + D.astype(jnp.float32)[None, None, :] * x32
+        y = y + D.astype(dtype)[None, None, :] * x
     state = state.swapaxes(1, 2)
     if segment_ids is not None:
         state = jnp.where((segment_ids != 0).any(axis=1)[:, None, None], state, initial_state)
-    return y.astype(x.dtype), state
+    return y.astype(output), state
 
 
 def _update(h, x, dt, A, B, start):
@@ -123,23 +124,19 @@ def _associative(x, dt, A, B, C, start, h):
 
 def _check(x, dt, A, B, C, D, initial_state, segment_ids):
     """Raises ValueError for the first array whose shape does not fit the others."""
-
-    def refuse(name, array, wanted):
-        raise ValueError(f"selective_scan: {name} has shape {list(array.shape)}; it must be {wanted}.")
-
-    if x.ndim != 3:
-        refuse("x", x, "[batch, time, channels]")
-    if A.ndim != 2 or A.shape[0] != x.shape[2]:
-        refuse("A", A, f"[{x.shape[2]}, N], as x is {list(x.shape)}")
+    name = "selective_scan"
+    require_rank(name, "x", x, "[B, T, E]")
     batch, length, width = x.shape
+    if A.ndim != 2 or A.shape[0] != width:
+        raise ValueError(f"{name}: A has shape {A.shape}, expected [E, N] with E = {width}.")
     size = A.shape[1]
-    for name, array, shape in (
-        ("dt", dt, (batch, length, width)),
-        ("B", B, (batch, length, size)),
-        ("C", C, (batch, length, size)),
-        ("D", D, (width,)),
-        ("initial_state", initial_state, (batch, width, size)),
-        ("segment_ids", segment_ids, (batch, length)),
+    for which, array, letters, shape in (
+        ("dt", dt, "[B, T, E]", (batch, length, width)),
+        ("B", B, "[B, T, N]", (batch, length, size)),
+        ("C", C, "[B, T, N]", (batch, length, size)),
+        ("D", D, "[E]", (width,)),
+        ("initial_state", initial_state, "[B, E, N]", (batch, width, size)),
     ):
-        if array is not None and array.shape != shape:
-            refuse(name, array, f"{list(shape)}, as x is {list(x.shape)} and A {list(A.shape)}")
+        if array is not None:
+            require_shape(name, which, array, letters, shape)
+    require_segment_ids(name, segment_ids, batch, length)

