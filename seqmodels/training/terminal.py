@@ -4,12 +4,12 @@ import datetime
 import sys
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+from rich.progress import BarColumn, Progress, TextColumn
+from rich.table import Column
 
 SHOWN = {  # tag: how it reads
     "train/loss": "loss {:.4f}",
     "train/bits_per_byte": "bits/byte {:.3f}",
-    "train/learning_rate": "rate {:.2e}",
     "train/tokens_per_second": "{:,.0f} tokens/s",
 }
 
@@ -22,8 +22,10 @@ class Terminal:
         self._console = Console(file=sys.stdout, soft_wrap=True, highlight=False)
         self._progress = None
         if self._console.is_terminal:
-            columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"))
-            self._progress = Progress(*columns, console=self._console)
+            figures = TextColumn(
+                "step {task.completed}/{task.total}  {task.description}", table_column=Column(no_wrap=True)
+            )
+            self._progress = Progress(figures, BarColumn(bar_width=12), console=self._console)
             self._task = self._progress.add_task("", total=steps, completed=step)
             self._progress.start()
 
