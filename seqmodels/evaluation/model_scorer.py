@@ -11,25 +11,31 @@ from jax.sharding import NamedSharding, PartitionSpec
 from seqmodels.loss import token_nll
 
 
-@partial(jax.jit, static_argnums=0)
-def _nll(graphdef, params, tokens, segment_ids, targets):
+@partial(jax.jit, static_argnums=(0, 1))
+def _nll(graphdef, everywhere, params, tokens, segment_ids, targets):
     model = nnx.merge(graphdef, params)
     features, _ = model.features(tokens, segment_ids=segment_ids)
-    return token_nll(model, features, targets)
+    return _gathered(token_nll(model, features, targets), everywhere)
 
 
-@partial(jax.jit, static_argnums=0)
-def _nll_from_state(graphdef, params, tokens, segment_ids, targets, state):
+@partial(jax.jit, static_argnums=(0, 1))
+def _nll_from_state(graphdef, everywhere, params, tokens, segment_ids, targets, state):
     model = nnx.merge(graphdef, params)
     features, state = model.features(tokens, segment_ids=segment_ids, state=state)
-    return token_nll(model, features, targets), state
+    return _gathered(token_nll(model, features, targets), everywhere), state
 
 
-@partial(jax.jit, static_argnums=0)
-def _logits(graphdef, params, tokens, segment_ids, positions):
+@partial(jax.jit, static_argnums=(0, 1))
+def _logits(graphdef, everywhere, params, tokens, segment_ids, positions):
     model = nnx.merge(graphdef, params)
     features, _ = model.features(tokens, segment_ids=segment_ids)
-    return model.head(jnp.take_along_axis(features, positions[:, :, None], axis=1))
+    chosen = jnp.take_along_axis(features, positions[:, :, None], axis=1)
+    return _gathered(model.head(chosen), everywhere)
+
+
+def _gathered(rows, everywhere: NamedSharding | None):
+    """The rows of all devices on each of them: a process can fetch no others than its own devices'."""
+    return rows if everywhere is None else jax.lax.with_sharding_constraint(rows, everywhere)
 
 
 class ModelScorer:
@@ -43,12 +49,15 @@ class ModelScorer:
         self._graphdef, self._params = graphdef, params
         model = nnx.merge(graphdef, params)
         self.vocab_size, self.dtype, self.max_positions = model.vocab_size, model.dtype, model.max_positions
+        self._sharding = jax.tree.leaves(params)[0].sharding
+        on_mesh = isinstance(self._sharding, NamedSharding)
+        self._everywhere = NamedSharding(self._sharding.mesh, PartitionSpec()) if on_mesh else None
 
     def nll(self, tokens, segment_ids, targets):
-        return _nll(self._graphdef, self._params, *self._place(tokens, segment_ids, targets))
+        return self._run(_nll, tokens, segment_ids, targets)
 
     def logits(self, tokens, segment_ids, positions):
-        return _logits(self._graphdef, self._params, *self._place(tokens, segment_ids, positions))
+        return self._run(_logits, tokens, segment_ids, positions)
 
     def init_state(self, batch_size: int, max_length: int):
         """The empty state for `nll_from_state`: documents up to max_length tokens fit into its caches."""
@@ -56,13 +65,14 @@ class ModelScorer:
 
     def nll_from_state(self, tokens, segment_ids, targets, state):
         """(nll [B, T], state): as `nll`, continuing from the state that the call before returned."""
-        placed = self._place(tokens, segment_ids, targets)
-        return _nll_from_state(self._graphdef, self._params, *placed, state)
+        return self._run(_nll_from_state, tokens, segment_ids, targets, state)
 
-    def _place(self, *arrays):
-        sharding = jax.tree.leaves(self._params)[0].sharding
-        if isinstance(sharding, NamedSharding):
+    def _run(self, function, rows, segment_ids, chosen, *state):
+        sharding = self._sharding
+        if self._everywhere is not None:
             axis = sharding.mesh.axis_names[0]
-            divides = arrays[0].shape[0] % sharding.mesh.shape[axis] == 0
-            sharding = NamedSharding(sharding.mesh, PartitionSpec(axis if divides else None))
-        return jax.device_put([np.asarray(array, np.int32) for array in arrays], sharding)
+            even = rows.shape[0] % sharding.mesh.shape[axis] == 0
+            sharding = NamedSharding(sharding.mesh, PartitionSpec(axis)) if even else self._everywhere
+        host = [np.asarray(array, np.int32) for array in (rows, segment_ids, chosen)]
+        placed = jax.device_put(host, sharding)
+        return function(self._graphdef, self._everywhere, self._params, *placed, *state)

@@ -109,3 +109,33 @@ class Ids:
 
     def decode(self, ids):
         return bytes(len(ids))
+
+
+class KeyValueMemory(Copier):
+    """A d x d matrix that writes each pair of a row and is read by the query's key; values are decoded by the
+    largest inner product. Keys are random unit vectors, drawn anew for each row; values are Gaussian.
+
+    rule: "additive", S += k v^T, or "delta", S += k (v - S^T k)^T.
+    """
+
+    def __init__(self, vocab_size, values, rule, width=16, seed=0):
+        super().__init__(vocab_size, values)
+        self._rule, self._width = rule, width
+        self._random = np.random.default_rng(seed)
+
+    def logits(self, tokens, segment_ids, positions):
+        batch = len(tokens)
+        keys = self._random.normal(size=(batch, self.vocab_size, self._width))
+        keys /= np.linalg.norm(keys, axis=-1, keepdims=True)
+        vectors = self._random.normal(size=(batch, self.vocab_size, self._width))
+        rows = np.arange(batch)
+        state = np.zeros((batch, self._width, self._width))
+        for place in range(0, int(positions.min()), 2):
+            k, v = keys[rows, tokens[:, place]], vectors[rows, tokens[:, place + 1]]
+            if self._rule == "delta":
+                v = v - np.einsum("bk,bkv->bv", k, state)
+            state += np.einsum("bk,bv->bkv", k, v)
+        read = np.einsum("bnk,bkv->bnv", keys[rows[:, None], tokens[rows[:, None], positions]], state)
+        out = np.full((*positions.shape, self.vocab_size), -np.inf, np.float32)
+        out[..., self._values] = np.einsum("bnv,bcv->bnc", read, vectors[:, self._values])
+        return out

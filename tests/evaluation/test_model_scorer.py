@@ -65,13 +65,12 @@ def test_perplexity_is_that_of_each_document_alone(model):
 
 
 def test_carried_state_is_the_whole_document(model):
-    """With the state carried, the window is a matter of speed: each gives the NLL of one pass over all."""
+    """With the state carried, the window is a matter of speed: the NLL is that of one pass over all."""
     scorer = ModelScorer(*model)
     whole = perplexity.disjoint(scorer, STORE, Ids(END), window=64, batch_size=2)
-    for window in (8, 16):
-        carried = perplexity.stateful(scorer, STORE, Ids(END), window=window, batch_size=2)
-        assert carried.tokens_scored == whole.tokens_scored
-        assert carried.nll_sum == pytest.approx(whole.nll_sum, rel=1e-6)
+    carried = perplexity.stateful(scorer, STORE, Ids(END), window=8, batch_size=2)
+    assert carried.tokens_scored == whole.tokens_scored
+    assert carried.nll_sum == pytest.approx(whole.nll_sum, rel=1e-6)
     # An emptied state differs by more than that, even where a mixer forgets within a few tokens.
     reset = perplexity.disjoint(scorer, STORE, Ids(END), window=8, batch_size=2)
     assert abs(reset.nll_sum - whole.nll_sum) > 3e-5 * whole.nll_sum

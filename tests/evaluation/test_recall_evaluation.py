@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from oracles import Copier, uniform
+from oracles import Copier, KeyValueMemory, uniform
 
 from seqmodels.data.tasks.recall_at_distance import RecallAtDistance
 from seqmodels.errors import InputError
@@ -41,6 +41,27 @@ def test_copier_flips_exactly_behind_its_window(window):
                 assert accuracy.low <= 1 / 32 <= accuracy.high
     right = result.table["kind"] == 0
     np.testing.assert_array_equal(right[result.table["distance"] <= window], True)
+
+
+@pytest.mark.parametrize(
+    "rule, accuracies",
+    [("additive", (0.907, 0.813, 0.639, 0.428, 0.252)), ("delta", (0.912, 0.799, 0.575, 0.325, 0.172))],
+)
+def test_matrix_memories_of_known_capacity(rule, accuracies):
+    """A memory of 16 x 16 numbers, simulated elsewhere: an evaluator that is off shifts the whole curve."""
+    task = RecallAtDistance(pairs=64, fillers=0, queries_per_row=1, keys=64, values=64, filler_tokens=0)
+    for pairs, expected in zip((4, 8, 16, 32, 64), accuracies, strict=True):
+        right, count, size = 0, 2400, 400
+        memory = KeyValueMemory(task.vocab_size, task.value_ids, rule, seed=pairs)
+        for first in range(0, count, size):
+            made = task.rows("test", first, size, pairs=pairs)
+            batch, known = made.batch, made.metadata
+            logits = memory.logits(batch["tokens"], batch["segment_ids"], batch["scored"])
+            judged = recall._judge(logits, known["answer"], known["values_in_row"], task.value_ids)
+            right += (judged["kind"] == 0).sum()
+        # 4 standard errors of these rows, and half a unit of the last digit of the reference.
+        error = 4 * np.sqrt(expected * (1 - expected) / count) + 5e-4
+        assert abs(right / count - expected) < error, (rule, pairs)
 
 
 def test_distances_of_the_curves():
