@@ -9,6 +9,9 @@ from seqmodels.errors import InputError
 
 def check_rows(batch_size: int, accumulation: int, devices: int) -> None:
     """Raises InputError unless every device gets the same number of rows in every micro-batch."""
+    for name, value in (("batch_size", batch_size), ("accumulation", accumulation)):
+        if value < 1:
+            raise InputError(f"train.{name} = {value} should be at least 1.")
     if batch_size % accumulation:
         raise InputError(
             f"train.batch_size = {batch_size} is no multiple of train.accumulation = {accumulation}, the "

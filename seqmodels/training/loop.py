@@ -1,6 +1,5 @@
 """The training loop: save, evaluate, next batch, step."""
 
-import dataclasses
 import gc
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -8,9 +7,10 @@ from typing import Any
 import jax
 import numpy as np
 
-from seqmodels.training.checkpoints import Checkpoints
+from seqmodels.training.checkpoints import Checkpoints, Restored
 from seqmodels.training.interruption import Interruption
 from seqmodels.training.mesh import largest
+from seqmodels.training.plan import Plan
 from seqmodels.training.profiler import Profiler
 from seqmodels.training.recorder import Recorder
 from seqmodels.training.step import Metrics, TrainState
@@ -19,35 +19,8 @@ Batch = dict[str, np.ndarray]
 Position = dict[str, Any]
 
 
-@dataclasses.dataclass(frozen=True)
-class Plan:
-    """When a run does what, in updates.
-
-    Attributes:
-        steps: updates in all.
-        checkpoint_every: between checkpoints; the last update always has one.
-        evaluate_every: between evaluations, the last update included; None never evaluates.
-        ask_every: between looks for a signal; several processes wait for one another to agree.
-    """
-
-    steps: int
-    checkpoint_every: int
-    evaluate_every: int | None
-    ask_every: int
-
-    def saves(self, step: int) -> bool:
-        """Whether a checkpoint is due after `step` updates."""
-        return step % self.checkpoint_every == 0 or step == self.steps
-
-    def evaluates(self, step: int) -> bool:
-        """Whether an evaluation is due after `step` updates."""
-        return self.evaluate_every is not None and (step % self.evaluate_every == 0 or step == self.steps)
-
-
 def run(
-    state: TrainState,
-    position: Position,
-    step: int,
+    begun: Restored,
     *,
     plan: Plan,
     batches: Iterator[tuple[Batch, Position]],
@@ -59,29 +32,30 @@ def run(
     interruption: Interruption,
     profiler: Profiler,
 ) -> int:
-    """Trains from `step` updates to `plan.steps`, or to the first signal; returns the step it stopped at.
+    """Trains to the last step or the first signal; returns the step it stopped at.
 
     One update is in flight: while it runs, the host waits for the one before, so that neither runs ahead. A
     checkpoint holds the position of the last batch trained on, and only finite losses come before it.
 
     Args:
-        state: after `step` updates; donated.
-        position: of the data after `step` updates.
-        step: updates made.
+        begun: the step, the state (donated) and the position in the data that the run begins with.
         plan: what is due when.
         batches: each batch with the position of the data after it.
         update: places a batch on the devices and starts one update.
         evaluate: evaluates the state after a step, and returns what it found.
-        evaluated: whether the evaluation at `step` is already recorded.
+        evaluated: whether the evaluation at the first step is already recorded.
         checkpoints: takes what is saved.
         recorder: takes what is measured.
         interruption: tells of signals.
         profiler: traces some of the updates.
     """
-    first = step
+    first, state, position = begun
+    step = first
+    # Several processes must agree on when to stop, and wait for one another when they ask.
+    alone = jax.process_count() == 1
     with jax.transfer_guard("disallow"):
         while True:
-            interrupted = step % plan.ask_every == 0 and largest(interruption.requested or 0) > 0
+            interrupted = (alone or plan.logs(step)) and largest(interruption.requested or 0) > 0
             if step > first and (plan.saves(step) or interrupted):
                 recorder.catch_up(step)
                 with recorder.excluded():

@@ -11,6 +11,7 @@ import jax
 
 from seqmodels.errors import NonFiniteError
 from seqmodels.training.log import Log
+from seqmodels.training.plan import Plan
 from seqmodels.training.step import Metrics, count_tokens
 
 
@@ -29,22 +30,21 @@ class Units(NamedTuple):
 
 
 class Recorder:
-    """Takes the metrics of every step, fetches them once every `log_every` steps, and logs the last.
+    """Takes the metrics of every update, fetches them when a line is due, and logs the last.
 
-    Metrics stay on the device until they are fetched: the loop reads step n after it has dispatched step n +
-    1, so that the device never waits for the host.
+    Until then metrics stay on the device. The loop reads those of an update after it has dispatched the next, so
+    that the device never waits for the host.
 
     Args:
         log: where the figures go; None in all processes but the first.
         units: of the derived figures.
-        log_every: updates between lines.
-        steps: updates in all; the last has a line.
+        plan: says when a line is due.
         step: updates made before.
         tokens: targets trained on before.
     """
 
-    def __init__(self, log: Log | None, units: Units, *, log_every: int, steps: int, step: int, tokens: int):
-        self._log, self._units, self._log_every, self._steps = log, units, log_every, steps
+    def __init__(self, log: Log | None, units: Units, plan: Plan, *, step: int, tokens: int):
+        self._log, self._units, self._plan = log, units, plan
         self._pending: deque[tuple[int, Metrics]] = deque()
         self._tokens = tokens
         self._window = _Window(step, tokens)
@@ -59,7 +59,7 @@ class Recorder:
         Raises:
             NonFiniteError: the loss or the gradient of an update up to `step` is not finite.
         """
-        if self._is_due(step):
+        if self._plan.logs(step):
             self.catch_up(step)
         elif len(self._pending) > 1:
             jax.block_until_ready(self._pending[-2][1].loss)
@@ -75,10 +75,10 @@ class Recorder:
         for (at, _), metrics in zip(ready, fetched, strict=True):
             _check_finite(at, metrics)
         self._tokens = count_tokens(fetched[-1].tokens)
-        if self._is_due(step) and self._log is not None:
+        if self._plan.logs(step) and self._log is not None:
             values = self._scalars(fetched[-1]) | self._rates(step)
             self._log.scalars(step, self._tokens, values)
-            self._log.show(step, values, (self._steps - step) * values["train/step_time"])
+            self._log.show(step, values, (self._plan.steps - step) * values["train/step_time"])
 
     def evaluation(self, step: int, values: dict[str, float]) -> None:
         """Logs the figures of an evaluation after `step` updates, all of which are read."""
@@ -105,9 +105,6 @@ class Recorder:
         start = time.perf_counter()
         yield
         self._window.excluded += time.perf_counter() - start
-
-    def _is_due(self, step: int) -> bool:
-        return step % self._log_every == 0 or step == self._steps
 
     def _scalars(self, metrics: Metrics) -> dict[str, float]:
         values = {

@@ -65,6 +65,10 @@ class RunDirectory:
         """The lines of metrics.jsonl: {"step", "tokens", "time", tag: value, ...}."""
         return metrics_file.read(self.metrics_file)
 
+    def metrics_at(self, step: int) -> dict[str, Any]:
+        """The line of one step; empty where it has none."""
+        return next((line for line in self.metrics() if line["step"] == step), {})
+
     def information(self) -> dict[str, Any]:
         """What run.json says."""
         try:
