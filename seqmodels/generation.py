@@ -85,8 +85,8 @@ def generate(
             tokens,
             segment_ids,
             _keys(seeds),
+            jax.device_put(np.int32(-1 if end_id is None else end_id)),
             sampling=sampling,
-            end_id=-1 if end_id is None else end_id,
             capacity=capacity,
             max_new_tokens=max_new_tokens,
         )
@@ -229,8 +229,8 @@ def _keep_likely(logits, sampling: Sampling):
     return logits
 
 
-@partial(jax.jit, static_argnames=("graphdef", "sampling", "end_id", "capacity", "max_new_tokens"))
-def _generate(graphdef, params, tokens, segment_ids, keys, *, sampling, end_id, capacity, max_new_tokens):
+@partial(jax.jit, static_argnames=("graphdef", "sampling", "capacity", "max_new_tokens"))
+def _generate(graphdef, params, tokens, segment_ids, keys, end_id, *, sampling, capacity, max_new_tokens):
     """(tokens [B, N] int32, ln p [B, N], how many of them each row has [B])."""
     batch = tokens.shape[0]
     logits, state = _prefill(graphdef, params, tokens, segment_ids, capacity=capacity)

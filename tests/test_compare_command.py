@@ -13,13 +13,14 @@ from scripts import compare as compare_command
 
 
 @pytest.fixture
-def runs(tmp_path):
+def runs(tmp_path, capsys):
     """Two copies of an evaluated text run."""
     run = commands.text_run()
     if not (run / "eval").is_dir():
         assert call(eval_command, run) == 0
     for name in ("one", "two"):
         shutil.copytree(run, tmp_path / name)
+    capsys.readouterr()
     return tmp_path
 
 

@@ -9,6 +9,13 @@ from scripts.generate import characters
 from seqmodels.data.tokenizers import ByteTokenizer
 
 
+@pytest.fixture(autouse=True)
+def trained(capsys):
+    """The run is there, and what its training printed is read."""
+    commands.text_run()
+    capsys.readouterr()
+
+
 def run(*arguments):
     return call(generate_command, commands.text_run(), "--max-new-tokens", "12", *arguments)
 

@@ -8,9 +8,9 @@ import pytest
 from flax import nnx
 
 from seqmodels.errors import InputError
-from seqmodels.generation import Sampling, _draw, _keys, generate, stream
+from seqmodels.generation import Sampling, _decode, _draw, _keys, _prefill, generate, stream
 from seqmodels.language_model import LanguageModel, build
-from seqmodels.mixers import MIXERS, LinearAttention
+from seqmodels.mixers import MIXERS, LinearAttention, Mamba, SoftmaxAttention
 
 VOCABULARY = 64
 PROMPTS = [[7], [3, 1], [9, 9, 2], [5, 60, 33, 8], [1, 2, 3, 4, 5, 6, 7, 8, 9]]
@@ -73,6 +73,22 @@ def test_the_rest_of_the_batch_changes_nothing(model):
     np.testing.assert_allclose(alone.log_probabilities[0], together.log_probabilities[1], atol=1e-4)
 
 
+def test_states_count_tokens_and_keep_their_types():
+    """Heads (4), rows (3), slots and tokens (7) differ, so that a counter moved by the wrong one shows."""
+    pattern = (partial(SoftmaxAttention, heads=4), Mamba)
+    graphdef, params = make(*pattern, dtype="bfloat16")
+    tokens = np.arange(21, dtype=np.int32).reshape(3, 7)
+    logits, state = _prefill(graphdef, params, tokens, np.ones((3, 7), np.int32), capacity=16)
+    kinds = [(leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(state)]
+    assert logits.shape == (3, VOCABULARY)
+    assert state.position.tolist() == [7, 7, 7]
+    live = np.array([1, 0, 1], np.int32)
+    logits, state = _decode(graphdef, params, tokens[:, 0], live, state)
+    assert logits.shape == (3, VOCABULARY)
+    assert state.position.tolist() == [8, 7, 8]
+    assert [(leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(state)] == kinds
+
+
 def test_stream_gives_the_same_tokens_one_by_one(linear):
     """Two loops that sample differently would make an interactive session irreproducible."""
     settings = {"max_new_tokens": 6, "temperature": 0.8, "top_k": 20, "top_p": 0.9}
@@ -103,7 +119,7 @@ def test_a_row_stops_at_the_end_id(linear):
 
 def test_empty_prompt_begins_a_document(linear):
     """An empty prompt must not crash, nor start from a token that the model never saw first."""
-    settings = {"max_new_tokens": 4, "temperature": 0, "end_id": 63}
+    settings = {"max_new_tokens": 6, "temperature": 0, "end_id": 63}
     assert generate(*linear, [[]], **settings) == generate(*linear, [[63]], **settings)
     with pytest.raises(InputError, match="prompt 0 is empty"):
         generate(*linear, [[]], max_new_tokens=4)
