@@ -38,7 +38,7 @@ def causal_conv(
 
     real = segment_ids != 0
     front, back = _packing(real)
-    packed = jnp.take_along_axis(jnp.where(real[..., None], x, 0), front[..., None], axis=1)
+    packed = _permuted(jnp.where(real[..., None], x, 0), front, back)
     order = jnp.take_along_axis(segments.ordinals(segment_ids), front, axis=1)
     window = jnp.concatenate([state.astype(dtype), packed.astype(dtype)], axis=1)
     # What came before the row belongs to its first document, whose ordinal is 0.
@@ -46,11 +46,11 @@ def causal_conv(
 
     def term(tap):
         same = (documents[:, tap : tap + length] == order)[..., None]
-        return jnp.where(same, weight[tap].astype(dtype)[None, None] * window[:, tap : tap + length], 0)
+        return weight[tap].astype(dtype)[None, None] * jnp.where(same, window[:, tap : tap + length], 0)
 
     y = sum(term(tap) for tap in range(taps))
     y = y if bias is None else y + bias.astype(dtype)[None, None]
-    y = jnp.take_along_axis(y.astype(x.dtype), back[..., None], axis=1)
+    y = _permuted(y.astype(x.dtype), back, front)
 
     last = real.sum(axis=1)[:, None] + jnp.arange(taps - 1)[None]
     same = jnp.take_along_axis(documents, last, axis=1) == segments.ordinals(segment_ids)[:, -1:]
@@ -77,3 +77,18 @@ def _packing(real):
     count = real.sum(axis=1, keepdims=True)
     back = jnp.where(real, jnp.cumsum(real, axis=1) - 1, count + jnp.cumsum(~real, axis=1) - 1)
     return jnp.argsort(back, axis=1), back
+
+
+@jax.custom_vjp
+def _permuted(x, order, inverse):
+    """x [B, T, D] with its tokens taken in `order`, a permutation of each row; `inverse` undoes it.
+
+    The gradient is a gather as well, where autodiff would scatter.
+    """
+    return jax.vmap(lambda row, order: jnp.take(row, order, axis=0, mode="clip"))(x, order)
+
+
+_permuted.defvjp(
+    lambda x, order, inverse: (_permuted(x, order, inverse), (order, inverse)),
+    lambda orders, cotangent: (_permuted(cotangent, orders[1], orders[0]), None, None),
+)
