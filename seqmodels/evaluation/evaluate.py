@@ -23,7 +23,7 @@ from seqmodels.evaluation.trained_run import TrainedRun, load, tokens_seen
 from seqmodels.training.run_directory import RunDirectory
 
 BYTE_MODEL_ORDER = 3
-# Of the training text; more would take minutes and change the third digit.
+# Of the training text, which bounds the time and memory of counting; summary.json says how many there were.
 BYTE_MODEL_BYTES = 32_000_000
 
 

@@ -98,7 +98,7 @@ def stateful(
     """Perplexity with the state carried through each whole document, `window` inputs at a time.
 
     The documents are laid end to end in batch_size lanes; the segment ids say where one ends, which empties
-    the state.
+    the state. Attention needs batch_size caches as long as the longest document.
     """
     source = _checked(scorer, store, tokenizer, start_token, max_tokens)
     inputs = source.inputs

@@ -125,6 +125,7 @@ class Recall:
     training_length: int
 
     def scalars(self) -> dict[str, float]:
+        """By tag; a horizon beyond what was measured is given as the longest distance."""
         return {
             "eval/recall_area": self.delay.area.value,
             "eval/recall_area_interference": self.interference.area.value,

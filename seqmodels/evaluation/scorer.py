@@ -16,6 +16,7 @@ class Scorer(Protocol):
 
     vocab_size: int
     dtype: str
+    max_positions: int | None
 
     def nll(self, tokens, segment_ids, targets):
         """[B, T] float32: -ln p(target) at every position; values at padding are not read."""
@@ -27,7 +28,7 @@ class Scorer(Protocol):
 def in_flight(results: Iterable) -> Iterator:
     """(device array, rest) as (numpy array, rest), each fetched when the next one has been dispatched.
 
-    The device never waits for the host: that is worth a tenth of the rate on small models.
+    The device works on the next batch while the host adds up the last one.
     """
     waiting = None
     for result in results:
