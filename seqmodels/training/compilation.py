@@ -11,6 +11,9 @@ from seqmodels.data.text import cache_folder
 # Small programs too: a restart of a small run is all compilation.
 LEAST_SECONDS = 0.1
 
+# Kernels without atomic sums, and the same ones in every process: tuning picks by the clock.
+GPU_DETERMINISM = {"xla_gpu_deterministic_ops": True, "xla_gpu_autotune_level": 0}
+
 _hits: list[str] = []
 
 
@@ -43,9 +46,7 @@ def compile_step(step: Callable, *arguments: Any, deterministic: bool) -> Compil
         arguments: arrays or ShapeDtypeStructs with shardings.
         deterministic: on a GPU, only kernels that give the same bits each time (slower); elsewhere all do.
     """
-    options = (
-        {"xla_gpu_deterministic_ops": True} if deterministic and jax.default_backend() == "gpu" else None
-    )
+    options = GPU_DETERMINISM if deterministic and jax.default_backend() == "gpu" else None
     start, hits = time.perf_counter(), _count_hits()
     compiled = jax.jit(step, donate_argnums=0).lower(*arguments).compile(options)
     return Compiled(compiled, time.perf_counter() - start, _count_hits() > hits)

@@ -1,8 +1,10 @@
 """What the machine is: platform, devices, and how fast its matrix products are."""
 
+import contextlib
 import os
 import re
 import time
+from collections.abc import Iterator
 
 import jax
 import jax.numpy as jnp
@@ -53,16 +55,38 @@ def set_precision(dtype: str) -> None:
         jax.config.update("jax_default_matmul_precision", "highest")
 
 
+@contextlib.contextmanager
+def memory_errors(*, batch_size: int, row_length: int, accumulation: int) -> Iterator[None]:
+    """Turns a failed allocation into an InputError that says what to lower."""
+    try:
+        yield
+    except jax.errors.JaxRuntimeError as error:
+        if "RESOURCE_EXHAUSTED" not in str(error):
+            raise
+        reason = str(error).partition("\n")[0]
+        raise InputError(
+            f"an update does not fit into the memory of the devices ({reason}): lower train.batch_size = "
+            f"{batch_size} or train.row_length = {row_length}, or raise train.accumulation = {accumulation}."
+        ) from None
+
+
+def data_sheet(kind: str, dtype: str) -> tuple[float, str] | None:
+    """The figure of PEAK_FLOPS for a kind of device, and its name there; None where it has none."""
+    for (name, of_dtype), peak in sorted(PEAK_FLOPS.items(), key=lambda item: -len(item[0][0])):
+        if of_dtype == dtype and re.search(rf"\b{name}\b", kind):
+            return peak, name
+    return None
+
+
 def product_ceiling(dtype: str, *, size: int = 1024, repetitions: int = 8) -> tuple[float, str]:
     """The multiply-adds, counted as 2, that all devices can do a second, and where the figure is from.
 
     Known accelerators: the vendor's figure. Others: measured, as the fastest of a few square products; the
     devices of a CPU share its cores, so that one of them measures all.
     """
-    kind = jax.devices()[0].device_kind
-    for (name, of_dtype), peak in sorted(PEAK_FLOPS.items(), key=lambda item: -len(item[0][0])):
-        if of_dtype == dtype and re.search(rf"\b{name}\b", kind):
-            return peak * jax.device_count(), f"{name} data sheet"
+    known = data_sheet(jax.devices()[0].device_kind, dtype)
+    if known is not None:
+        return known[0] * jax.device_count(), f"{known[1]} data sheet"
     matrix = jnp.ones((size, size), dtype)
     product = jax.jit(jnp.matmul)
     jax.block_until_ready(product(matrix, matrix))

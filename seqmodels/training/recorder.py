@@ -32,8 +32,8 @@ class Units(NamedTuple):
 class Recorder:
     """Takes the metrics of every update, fetches them when a line is due, and logs the last.
 
-    Until then metrics stay on the device. The loop reads those of an update after it has dispatched the next, so
-    that the device never waits for the host.
+    Until then metrics stay on the device; the loop reads those of an update after it has dispatched the next,
+    so that the device never waits for the host.
 
     Args:
         log: where the figures go; None in all processes but the first.

@@ -153,6 +153,17 @@ def test_a_damaged_checkpoint_is_skipped_with_a_sentence_and_written_again(run, 
     assert restore(run)[0].step == 4
 
 
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_older_checkpoint_does_not_stop_the_run(run, damage):
+    save(run, 2, 4)
+    damage(run, 2)
+    checkpoints = Checkpoints(run)
+    assert checkpoints.restore(abstract(), print).step == 4
+    checkpoints.save(6, state_at(6), {})
+    checkpoints.close()
+    assert steps(run.checkpoints)[-2:] == [4, 6]
+
+
 def test_when_all_are_damaged_nothing_starts_afresh_silently(run):
     save(run, 2)
     flip_a_bit(run, 2)

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 
+import jax
 import pytest
 from small_run import ROOT, environment, train_here, train_process, write_config
 
@@ -33,6 +34,18 @@ def test_a_full_disk_ends_the_run_with_its_own_status_and_names_the_checkpoint(t
     assert done.returncode == 4, done.stderr
     assert "error: checkpoint 2 was not written" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_an_allocation_that_fails_says_what_to_lower(tmp_path, monkeypatch):
+    def full(*_):
+        raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 99 bytes.")
+
+    monkeypatch.setattr("seqmodels.training.job.Job.place", full)
+    status, _, err = train_here(write_config(tmp_path), "--run-dir", tmp_path / "r")
+    assert status == 2
+    for words in ("99 bytes", "train.batch_size = 8", "train.row_length = 32", "train.accumulation = 1"):
+        assert words in err
+    assert err.count("\n") == 1
 
 
 def test_a_second_process_is_kept_out(tmp_path):
