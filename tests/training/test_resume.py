@@ -37,8 +37,8 @@ def checksums(run: RunDirectory, step: int) -> dict:
     return metadata["custom_metadata"]
 
 
-def interrupted(number: signal.Signals, update: int, config: Path, directory: Path):
-    return train_process(int(number), update, config, "--run-dir", directory, script=SIGNAL_AT)
+def interrupted(number: signal.Signals, moment: str, step: int, config: Path, directory: Path):
+    return train_process(int(number), moment, step, config, "--run-dir", directory, script=SIGNAL_AT)
 
 
 def check_resume(folder: Path, mixers: tuple[str, ...]) -> None:
@@ -47,16 +47,18 @@ def check_resume(folder: Path, mixers: tuple[str, ...]) -> None:
     straight = train_process(config, "--run-dir", folder / "straight")
     assert straight.returncode == 0, straight.stderr
 
-    # Stopped by a signal: saved at once. Killed: back to the last checkpoint. Then to the end.
-    stopped = interrupted(signal.SIGINT, 7, config, folder / "parted")
+    # Stopped by a signal: saved at once. Killed while it writes: back to the one before. Then to the end.
+    stopped = interrupted(signal.SIGINT, "update", 7, config, folder / "parted")
     assert stopped.returncode == 130, stopped.stderr
     assert "saved at step" in stopped.stderr and "Traceback" not in stopped.stderr
     parted = RunDirectory(folder / "parted")
     assert 7 <= steps(parted.checkpoints)[-1] <= 9
-    killed = interrupted(signal.SIGKILL, 18, config, folder / "parted")
+    killed = interrupted(signal.SIGKILL, "save", 20, config, folder / "parted")
     assert killed.returncode == -signal.SIGKILL
+    assert steps(parted.checkpoints)[-1] == 15
     last = train_process(config, "--run-dir", folder / "parted")
     assert last.returncode == 0, last.stderr
+    assert "15 of 24 done" in last.stdout
 
     whole = RunDirectory(folder / "straight")
     assert [line["step"] for line in figures(whole)] == list(range(1, 25))
