@@ -16,7 +16,7 @@ from seqmodels.mixers import SoftmaxAttention
 from seqmodels.mixers.base import Mixer, check_choice, check_positive, current_id, resume
 from seqmodels.nn.dropout import dropout
 from seqmodels.nn.feed_forward import FeedForward, default_feed_forward_width
-from seqmodels.nn.linear import Embedding, Linear
+from seqmodels.nn.linear import Embedding, Linear, product
 from seqmodels.nn.positions import sinusoidal
 from seqmodels.ops import segments
 
@@ -203,7 +203,7 @@ class LanguageModel(nnx.Module):
                 logits = self.embedding.logits(x)
             else:
                 kernel = self.unembedding.kernel[...].astype(x.dtype)
-                logits = jnp.matmul(x, kernel, preferred_element_type=jnp.float32)
+                logits = product(x, kernel, dtype=jnp.float32)
             if self.logits_softcap is not None:
                 logits = self.logits_softcap * jnp.tanh(logits / self.logits_softcap)
             return logits

@@ -76,25 +76,25 @@ def softmax_attention(
     groups, dtype = k.shape[2], sum_dtype(q.dtype)
     queries, keys = _places(length, segment_ids, kv_segment_ids, q_positions, kv_positions)
     q = q * jnp.asarray(key_dim**-0.5 if scale is None else scale, q.dtype)
-    q = q.reshape(batch, length, groups, heads // groups, key_dim).transpose(0, 2, 3, 1, 4)
-    k, v = k.swapaxes(1, 2), v.swapaxes(1, 2)
+    q = q.reshape(batch, length, groups, heads // groups, key_dim)
     sinks, slopes = (x if x is None else x.astype(dtype).reshape(groups, -1) for x in (sinks, slopes))
     rule = Rule(window, softcap)
     if method == "blockwise":
         o = blockwise(q, k, v, queries, keys, sinks, slopes, rule, block_size)
     else:
         o = _parallel(q, k, v, queries, keys, sinks, slopes, rule)
-    return o.transpose(0, 3, 1, 2, 4).reshape(batch, length, heads, -1).astype(v.dtype)
+    return o.reshape(batch, length, heads, -1).astype(v.dtype)
 
 
 def _parallel(q, k, v, queries, keys, sinks, slopes, rule):
     """Every logit at once, [B, G, R T, S]: the R = H / G heads of a key/value head stand below each other."""
-    batch, groups, ratio, length, _ = q.shape
+    batch, length, groups, ratio, _ = q.shape
     product = functools.partial(jnp.einsum, preferred_element_type=sum_dtype(q.dtype))
     queries = Places(*(jnp.tile(array, (1, ratio)) for array in queries))
     if slopes is not None:
         slopes = jnp.repeat(slopes, length, axis=1)[:, :, None]
-    products = product("bgrk,bgsk->bgrs", q.reshape(batch, groups, ratio * length, -1), k)
+    q = q.transpose(0, 2, 3, 1, 4).reshape(batch, groups, ratio * length, -1)
+    products = product("bgrk,bgsk->bgrs", q, k.swapaxes(1, 2))
     scores, _, _ = logits(products, rule, across(queries), along(keys), slopes)
     top = scores.max(axis=-1, keepdims=True, initial=jnp.finfo(scores.dtype).min)
     if sinks is not None:
@@ -106,8 +106,8 @@ def _parallel(q, k, v, queries, keys, sinks, slopes, rule):
     if sinks is not None:
         total = total + jnp.exp(sinks - top)
     weights = weights / jnp.where(total > 0, total, 1)
-    o = product("bgrs,bgsv->bgrv", weights.astype(v.dtype), v)
-    return o.reshape(batch, groups, ratio, length, -1)
+    o = product("bgrs,bgsv->bgrv", weights.astype(v.dtype), v.swapaxes(1, 2))
+    return o.reshape(batch, groups, ratio, length, -1).transpose(0, 3, 1, 2, 4)
 
 
 def _places(length, segment_ids, kv_segment_ids, q_positions, kv_positions):

@@ -22,33 +22,32 @@ from seqmodels.ops.precision import sum_dtype
 
 
 def blockwise(q, k, v, queries, keys, sinks, slopes, rule, block_size):
-    """Attention outputs [B, G, R, T, V].
+    """Attention outputs [B, T, G, R, V].
 
-    q [B, G, R, T, K], already scaled; k [B, G, S, K]; v [B, G, S, V]; queries, keys: `Places` [B or 1, T] and
+    q [B, T, G, R, K], already scaled; k [B, S, G, K]; v [B, S, G, V]; queries, keys: `Places` [B or 1, T] and
     [B or 1, S]; sinks, slopes: [G, R] or None; rule: `Rule`.
     """
-    batch, groups, ratio, length, _ = q.shape
-    q_size, k_size = min(block_size, length), min(block_size, k.shape[2])
-    q = _blocks(q, 3, q_size)
-    blocks = q.shape[0]
-    q = q.reshape(blocks, batch, groups, ratio * q_size, -1)
-    queries = Places(*(jnp.tile(_blocks(array, 1, q_size), (1, 1, ratio)) for array in queries))
-    keys = Places(*(_blocks(array, 1, k_size) for array in keys))
+    batch, length, groups, ratio, _ = q.shape
+    q_size, k_size = min(block_size, length), min(block_size, k.shape[1])
+    # One transpose each, straight from and to the caller's layout: two in a row are slow loops on CPUs.
+    q = _split(q, q_size).transpose(1, 0, 3, 4, 2, 5).reshape(-1, batch, groups, ratio * q_size, q.shape[-1])
+    k, v = (_split(array, k_size).transpose(1, 0, 3, 2, 4) for array in (k, v))
+    queries = Places(*(jnp.tile(_split(array, q_size).swapaxes(0, 1), (1, 1, ratio)) for array in queries))
+    keys = Places(*(_split(array, k_size).swapaxes(0, 1) for array in keys))
     sinks, slopes = (
         array if array is None else jnp.repeat(array, q_size, axis=1) for array in (sinks, slopes)
     )
-    o = _attend(rule, q, _blocks(k, 2, k_size), _blocks(v, 2, k_size), queries, keys, sinks, slopes)
-    o = jnp.moveaxis(o.reshape(blocks, batch, groups, ratio, q_size, -1), 0, 3)
-    return o.reshape(batch, groups, ratio, blocks * q_size, -1)[:, :, :, :length]
+    o = _attend(rule, q, k, v, queries, keys, sinks, slopes)
+    o = o.reshape(-1, batch, groups, ratio, q_size, v.shape[-1]).transpose(1, 0, 4, 2, 3, 5)
+    return o.reshape(batch, -1, groups, ratio, v.shape[-1])[:, :length]
 
 
-def _blocks(array, axis, size):
-    """Splits `axis` into blocks, moved to the front; what fills the last one has id 0, so nothing sees it."""
-    count = -(-array.shape[axis] // size)
+def _split(array, size):
+    """[B, T, ...] to [B, blocks, size, ...]; what fills the last block has id 0, so nothing sees it."""
+    blocks = -(-array.shape[1] // size)
     padding = [(0, 0)] * array.ndim
-    padding[axis] = (0, count * size - array.shape[axis])
-    shape = (*array.shape[:axis], count, size, *array.shape[axis + 1 :])
-    return jnp.moveaxis(jnp.pad(array, padding).reshape(shape), axis, 0)
+    padding[1] = (0, blocks * size - array.shape[1])
+    return jnp.pad(array, padding).reshape(array.shape[0], blocks, size, *array.shape[2:])
 
 
 def _ranges(rule, queries, keys):
