@@ -96,7 +96,7 @@ def main() -> None:
         use_cache()
         if run.information()["data"]["kind"] != "text":
             raise InputError(f"{run.path} was trained on no text, so there is no text to continue.")
-        trained = load(run, options.step, say=lambda line: print(line, file=sys.stderr))
+        trained = load(run, options.step)
         tokenizer = trained.data.tokenizer
         for index, text in enumerate(prompts(options)):
             before = [tokenizer.end_id, *map(int, tokenizer.encode(text))]

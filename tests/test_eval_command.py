@@ -120,7 +120,6 @@ def test_recall_run(recall_run):
     "arguments, message",
     [
         (["--suite", "perplexy"], "no suite 'perplexy'; for this run there are: perplexity"),
-        (["--suite", "recall"], "suite 'recall' needs recall data"),
         (["--step", "7"], "no checkpoint of step 7"),
         (["--step", "newest"], "no checkpoint of step newest"),
         (["--gin.train.steps=3"], "only evaluate and what it refers to"),

@@ -19,7 +19,7 @@ from seqmodels.evaluation.byte_model import ByteModel
 from seqmodels.evaluation.model_scorer import ModelScorer
 from seqmodels.evaluation.perplexity import Perplexity
 from seqmodels.evaluation.suites import FULL, choose, measure
-from seqmodels.evaluation.trained_run import TrainedRun, load, tokens_seen
+from seqmodels.evaluation.trained_run import TrainedRun, load, prepare_data, tokens_seen
 from seqmodels.training.run_directory import RunDirectory
 
 BYTE_MODEL_ORDER = 3
@@ -57,7 +57,8 @@ def evaluate(
         if value is not None and value < 1:
             raise InputError(f"evaluate.{name} = {value} should be at least 1.")
     names = choose(suites, run.information()["data"]["kind"])
-    trained = load(run, step, say)
+    trained = load(run, step)
+    prepare_data(run, trained.data, say)
     data = _other_text(corpus, trained.data, say) if corpus is not None else trained.data
     training_length = trained.settings["row_length"]
     sizes = {

@@ -11,16 +11,17 @@ from seqmodels.errors import InputError
 from seqmodels.evaluation import perplexity, positions, recall, repeat
 
 SUITES = {
-    "perplexity": "text",
-    "positions": "text",
-    "repeat": "text",
-    "strided": "text",
-    "stateful": "text",
-    "recall": "recall",
+    "text": {
+        "perplexity": ("perplexity", "positions"),
+        "recall": ("repeat",),
+        "strided": ("strided",),
+        "stateful": ("stateful",),
+    },
+    "recall": {"recall": ("recall",)},
 }
-"""Every suite, and the kind of data it needs."""
+"""By kind of data: every suite, and the evaluators that it stands for."""
 
-DEFAULTS = {"text": ("perplexity", "positions", "repeat"), "recall": ("recall",)}
+DEFAULTS = {"text": ("perplexity", "recall"), "recall": ("recall",)}
 
 
 class Scope(NamedTuple):
@@ -43,19 +44,18 @@ DURING_TRAINING = Scope(max_tokens=32_768, passages=32, rows=128, split="validat
 
 
 def choose(names: Sequence[str] | None, kind: str) -> tuple[str, ...]:
-    """The suites to run on data of a kind: its defaults, or those named.
+    """The evaluators of the suites named, or of the default suites for data of a kind.
 
     Raises InputError for an unknown suite, or one that needs other data.
     """
-    if names is None:
-        return DEFAULTS[kind]
-    fitting = ", ".join(suite for suite, needed in SUITES.items() if needed == kind)
-    for name in names:
-        if name not in SUITES:
-            raise InputError(f"there is no suite {name!r}; for this run there are: {fitting}.")
-        if SUITES[name] != kind:
-            raise InputError(f"suite {name!r} needs {SUITES[name]} data, this run has {kind}; use {fitting}.")
-    return tuple(dict.fromkeys(names))
+    fitting = SUITES[kind]
+    for name in names or ():
+        if name not in fitting:
+            known = any(name in suites for suites in SUITES.values())
+            problem = f"suite {name!r} does not fit {kind} data" if known else f"there is no suite {name!r}"
+            raise InputError(f"{problem}; for this run there are: {', '.join(fitting)}.")
+    chosen = DEFAULTS[kind] if names is None else names
+    return tuple(dict.fromkeys(evaluator for name in chosen for evaluator in fitting[name]))
 
 
 def measure(
@@ -68,9 +68,9 @@ def measure(
     row_length: int,
     training_length: int,
 ) -> dict[str, Any]:
-    """The result of each suite by name; one whose text is too short for it is left out.
+    """The result of each evaluator by name; one whose text is too short for it is left out.
 
-    row_length: tokens in a window of perplexity; the other suites go up to scope.reach times that (repeat,
+    row_length: tokens in a window of perplexity; the others go up to scope.reach times that (repeat,
     whose rows are many, to twice that), or to the end of the model's positions. training_length: tokens in a
     row of training, which the curves mark.
     """

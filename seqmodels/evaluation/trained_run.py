@@ -14,7 +14,9 @@ from seqmodels.training.run_directory import RunDirectory
 
 
 class TrainedRun(NamedTuple):
-    """step: of the checkpoint. settings: what the config binds of `train`. data: prepared."""
+    """step: of the checkpoint. settings: what the config binds of `train`. data: its tokenizer is ready, and
+    nothing else before `prepare_data`.
+    """
 
     step: int
     graphdef: nnx.GraphDef
@@ -27,11 +29,10 @@ class TrainedRun(NamedTuple):
         return nnx.merge(self.graphdef, self.params)
 
 
-def load(run: RunDirectory, step: int | str, say: Callable[[str], None]) -> TrainedRun:
+def load(run: RunDirectory, step: int | str) -> TrainedRun:
     """The checkpoint `step` ("latest", "best" or a number) of a run whose config has been loaded.
 
-    Raises InputError where the checkpoint is missing or damaged, or the data is not what the run was trained
-    on.
+    Raises InputError where the checkpoint or the tokenizer is missing or damaged.
     """
     settings = gin.get_bindings("train")
     known = run.information()
@@ -41,14 +42,20 @@ def load(run: RunDirectory, step: int | str, say: Callable[[str], None]) -> Trai
         # GPUs and TPUs round the inputs of products otherwise.
         jax.config.update("jax_default_matmul_precision", "highest")
     data = settings["data"]
+    if data.kind == "text":
+        data.tokenizer.restore(run.tokenizer)
+    return TrainedRun(step, graphdef, params, data, settings)
+
+
+def prepare_data(run: RunDirectory, data: Any, say: Callable[[str], None]) -> None:
+    """Makes the data of the run ready; InputError unless it is what the run was trained on."""
     data.prepare(say=say)
-    trained_on = known["data"]["fingerprint"]
+    trained_on = run.information()["data"]["fingerprint"]
     if data.fingerprint != trained_on:
         raise InputError(
             f"{run.path} was trained on other data: their fingerprint was {trained_on} and is now "
-            f"{data.fingerprint}; restore the data, or the tokenizer, that its config names."
+            f"{data.fingerprint}; restore the data that its config names."
         )
-    return TrainedRun(step, graphdef, params, data, settings)
 
 
 def abstract_model(model_class: ModelClass, vocab_size: int) -> LanguageModel:

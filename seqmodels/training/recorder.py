@@ -19,12 +19,12 @@ class Units(NamedTuple):
     """What turns a step's figures into ones that compare across runs.
 
     Attributes:
-        flops_per_token: of one training step, forward and backward.
+        flops_per_update: forward and backward, padding included.
         ceiling_flops: that the devices can do a second.
         bytes_per_token: of the training text; None where the data is no text.
     """
 
-    flops_per_token: float
+    flops_per_update: float
     ceiling_flops: float
     bytes_per_token: float | None
 
@@ -40,7 +40,7 @@ class Recorder:
         units: of the derived figures.
         plan: says when a line is due.
         step: updates made before.
-        tokens: targets trained on before.
+        tokens: seen before.
     """
 
     def __init__(self, log: Log | None, units: Units, plan: Plan, *, step: int, tokens: int):
@@ -123,12 +123,11 @@ class Recorder:
         window, self._window = self._window, _Window(step, self._tokens)
         seconds = self._window.start - window.start - window.excluded
         steps = step - window.step
-        rate = (self._tokens - window.tokens) / seconds
         return {
-            "train/tokens_per_second": rate,
+            "train/tokens_per_second": (self._tokens - window.tokens) / seconds,
             "train/step_time": seconds / steps,
             "train/data_wait": window.waited / steps,
-            "train/mfu": rate * self._units.flops_per_token / self._units.ceiling_flops,
+            "train/mfu": self._units.flops_per_update * steps / seconds / self._units.ceiling_flops,
         }
 
 

@@ -2,6 +2,7 @@
 
 config.gin  operative.gin  run.json     what was asked, what was used, versions, device, data
 metrics.jsonl  events.out.tfevents.*    the same scalars, each step once, across resumes
+tokenizer/                              where it was learned or read from a file
 checkpoints/STEP/                       parameters, optimizer state, position in the data
 eval/STEP/                              what eval.py wrote
 """
@@ -51,6 +52,11 @@ class RunDirectory:
     def checkpoints(self) -> Path:
         """Where the checkpoints lie, one folder a step."""
         return self.path / "checkpoints"
+
+    @property
+    def tokenizer(self) -> Path:
+        """The folder of the tokenizer, where it is more than its settings."""
+        return self.path / "tokenizer"
 
     @property
     def metrics_file(self) -> Path:

@@ -22,7 +22,7 @@ class TrainState(NamedTuple):
         params: the parameters, float32, as a pure dict.
         opt_state: the optimizer's state.
         step: int32, the number of updates made.
-        tokens: int32 [2], the targets trained on, as units of 2**20 and the rest: int32 alone ends at 2e9.
+        tokens: int32 [2], the tokens seen, padding left out, as units of 2**20 and the rest: int32 alone ends at 2e9.
     """
 
     params: Any
@@ -114,7 +114,7 @@ def make_step(
         loss, gradients = gradient(state.params, batches, jax.random.fold_in(root, state.step))
         updates, opt_state = update(gradients, state.opt_state, state.params)
         params = optax.apply_updates(state.params, updates)
-        tokens = _add_tokens(state.tokens, jnp.sum(batches["loss_weights"] > 0, dtype=jnp.int32))
+        tokens = _add_tokens(state.tokens, jnp.sum(batches["segment_ids"] > 0, dtype=jnp.int32))
         metrics = Metrics(
             loss=loss,
             learning_rate=update.schedule(state.step),

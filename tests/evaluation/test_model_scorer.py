@@ -163,8 +163,9 @@ def test_positions_end_where_the_model_does():
 def test_suites_that_do_not_fit_are_refused():
     """A misspelt suite, or one for other data, must not be left out in silence."""
     assert suites.choose(None, "text") == ("perplexity", "positions", "repeat")
-    assert suites.choose(["repeat", "repeat"], "text") == ("repeat",)
+    assert suites.choose(["recall", "recall"], "text") == ("repeat",)
+    assert suites.choose(["recall"], "recall") == ("recall",)
     with pytest.raises(InputError, match="no suite 'perplexy'"):
         suites.choose(["perplexy"], "text")
-    with pytest.raises(InputError, match="'recall' needs recall data, this run has text"):
-        suites.choose(["recall"], "text")
+    with pytest.raises(InputError, match="'perplexity' does not fit recall data; for this run there are: recall"):
+        suites.choose(["perplexity"], "recall")

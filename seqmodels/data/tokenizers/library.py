@@ -41,7 +41,9 @@ class LibraryTokenizer(Tokenizer):
 
     def save(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / FILE).write_text(self._library.to_str(), encoding="utf-8")
+        partial = folder / f".{FILE}.partial"
+        partial.write_text(self._library.to_str(), encoding="utf-8")
+        partial.replace(folder / FILE)
 
     def restore(self, folder: Path) -> None:
         self._use_file(folder / FILE)

@@ -1,0 +1,161 @@
+"""What a config comes to before anything is computed: shapes, functions, and where arrays live."""
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol
+
+import jax
+import numpy as np
+from flax import nnx
+from jax.sharding import Mesh
+
+from seqmodels.errors import InputError
+from seqmodels.language_model import LanguageModel, ModelClass, abstract, build
+from seqmodels.training import batches
+from seqmodels.training.compilation import Compiled, compile_step
+from seqmodels.training.mesh import by_rows, make_mesh, replicated
+from seqmodels.training.norms import kinds_of_layers
+from seqmodels.training.optimizers import Optimizer
+from seqmodels.training.step import TrainState, initial_state, make_step
+
+
+class DataSource(Protocol):
+    """What `train.data` refers to: where the batches come from.
+
+    Attributes:
+        kind: "text" or "recall", which decides how the model is evaluated.
+        vocab_size: token ids lie below it.
+        fingerprint: a hash of content, tokenizer and settings.
+    """
+
+    kind: str
+    vocab_size: int
+    fingerprint: str
+
+    def prepare(self, cache_dir: Path | None = None, say: Callable[[str], None] = print) -> None:
+        """Makes the rest available; cheap when it was done before."""
+
+    def describe(self) -> dict[str, Any]:
+        """What the data is, and how much of it there is."""
+
+    def stream(
+        self, batch_size: int, row_length: int, seed: int, process_index: int = 0, process_count: int = 1
+    ) -> Any:
+        """Training batches without end."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """A model, its optimizer and its data, ready to be compiled.
+
+    Attributes:
+        graphdef: of the model.
+        params: their shapes and dtypes.
+        decays: which of them take weight decay; the same tree.
+        state: shapes, dtypes and shardings of the training state.
+        new_state: makes the state of step 0, from given parameters or from the seed.
+        step: `(state, batch) -> (state, metrics)`, not compiled.
+        batch: shapes, dtypes and shardings of a batch.
+        stream: of batches, at its start.
+        mesh: the devices.
+        accumulation: micro-batches in a batch.
+        vocab_size: ids lie below it.
+    """
+
+    graphdef: nnx.GraphDef
+    params: Any
+    decays: Any
+    state: TrainState
+    new_state: Callable[[Any | None], TrainState]
+    step: Callable
+    batch: dict[str, jax.ShapeDtypeStruct]
+    stream: Any
+    mesh: Mesh
+    accumulation: int
+    vocab_size: int
+
+    @property
+    def model(self) -> LanguageModel:
+        """The model with shapes in place of arrays."""
+        return nnx.merge(self.graphdef, self.params)
+
+    def compile(self, *, deterministic: bool) -> Compiled:
+        """The step, compiled."""
+        return compile_step(self.step, self.state, self.batch, deterministic=deterministic)
+
+    def place(self, batch: dict[str, np.ndarray]) -> dict[str, jax.Array]:
+        """Checks the ids of this process's rows and puts them on the devices."""
+        batches.check_ids(batch, self.vocab_size)
+        return batches.place(batch, self.accumulation, by_rows(self.mesh))
+
+
+def make_job(
+    model: ModelClass,
+    data: DataSource,
+    optimizer: Optimizer,
+    *,
+    steps: int,
+    batch_size: int,
+    row_length: int,
+    seed: int,
+    accumulation: int,
+) -> Job:
+    """Resolves shapes and checks that they fit; `data` is prepared.
+
+    Raises:
+        InputError: rows that do not spread over the devices, too little data, ids outside the vocabulary,
+            settings
+            that the model refuses.
+    """
+    batches.check_rows(batch_size, accumulation, jax.device_count())
+    mesh = make_mesh()
+    graphdef, params, decays = abstract(model, data.vocab_size)
+    longest = nnx.merge(graphdef, params).max_positions
+    if longest is not None and row_length > longest:
+        raise InputError(
+            f"train.row_length = {row_length} is longer than LanguageModel.max_positions = {longest}."
+        )
+    stream = data.stream(batch_size, row_length, seed, jax.process_index(), jax.process_count())
+    update = optimizer.build(decays, steps)
+
+    def on_devices(leaf: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
+        return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=replicated(mesh))
+
+    def new_state(initial: Any | None) -> TrainState:
+        if initial is None:
+            _, initial, _ = build(model, data.vocab_size, seed)
+        return jax.device_put(initial_state(initial, update), replicated(mesh))
+
+    state = jax.eval_shape(lambda leaves: initial_state(leaves, update), params)
+    return Job(
+        graphdef=graphdef,
+        params=params,
+        decays=decays,
+        state=jax.tree.map(on_devices, state),
+        new_state=new_state,
+        step=make_step(graphdef, kinds_of_layers(graphdef, params), update, seed=seed),
+        batch=_batch_shapes(stream, data.vocab_size, accumulation, mesh),
+        stream=stream,
+        mesh=mesh,
+        accumulation=accumulation,
+        vocab_size=data.vocab_size,
+    )
+
+
+def _batch_shapes(
+    stream: Any, vocab_size: int, accumulation: int, mesh: Mesh
+) -> dict[str, jax.ShapeDtypeStruct]:
+    """Those of the first batch, whose ids are checked; the stream stays where it was."""
+    position = stream.state()
+    batch = next(stream)
+    stream.restore(position)
+    batches.check_ids(batch, vocab_size)
+
+    def shape(rows: np.ndarray) -> jax.ShapeDtypeStruct:
+        micro = rows.shape[0] * jax.process_count() // accumulation
+        return jax.ShapeDtypeStruct(
+            (accumulation, micro, *rows.shape[1:]), rows.dtype, sharding=by_rows(mesh)
+        )
+
+    return {name: shape(rows) for name, rows in batch.items()}

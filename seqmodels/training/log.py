@@ -1,0 +1,70 @@
+"""The three places where a run's figures go: metrics.jsonl, TensorBoard's event file, the terminal."""
+
+import contextlib
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from seqmodels.errors import CheckpointWriteError
+from seqmodels.training.best import CRITERIA
+from seqmodels.training.events import EventFile
+from seqmodels.training.metrics_file import MetricsFile, read
+from seqmodels.training.run_directory import RunDirectory
+from seqmodels.training.terminal import Terminal
+
+
+class Log:
+    """Writes scalars and texts of a run that goes on after `step` of `steps` updates.
+
+    What an earlier process logged beyond `step` is taken back. Each call leaves its lines on disk.
+
+    Raises:
+        CheckpointWriteError: from any call, when the disk does not take a line.
+    """
+
+    def __init__(self, run: RunDirectory, step: int, steps: int):
+        with _write_errors("was not opened"):
+            self._metrics = MetricsFile(run.metrics_file, step)
+            self._events = EventFile(run.path, step, read(run.metrics_file))
+        self._terminal = Terminal(step, steps)
+
+    def begin(self, config_text: str, hyperparameters: dict[str, Any]) -> None:
+        """Writes what TensorBoard shows beside the curves: the config and the row in the table of runs."""
+        with _write_errors("was not begun"):
+            self._events.text("config", config_text, 0)
+            self._events.hyperparameters(hyperparameters, ("train/loss", *CRITERIA))
+
+    def scalars(self, step: int, tokens: int, values: dict[str, float]) -> None:
+        """Adds scalars by tag after `step` updates on `tokens` tokens."""
+        now = time.time()
+        with _write_errors(f"of step {step} was not written"):
+            self._metrics.write(step, tokens, now, values)
+            self._events.scalars(step, tokens, now, values)
+
+    def text(self, tag: str, text: str, step: int) -> None:
+        """Adds a text to TensorBoard."""
+        with _write_errors(f"of step {step} was not written"):
+            self._events.text(tag, text, step)
+
+    def show(self, step: int, values: dict[str, float], seconds_left: float) -> None:
+        """Shows progress on the terminal."""
+        self._terminal.show(step, values, seconds_left)
+
+    def say(self, text: str) -> None:
+        """Prints a line that stays on the terminal."""
+        self._terminal.say(text)
+
+    def close(self) -> None:
+        """Closes all three."""
+        self._terminal.close()
+        with _write_errors("was not closed"):
+            self._events.close()
+            self._metrics.close()
+
+
+@contextlib.contextmanager
+def _write_errors(what: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise CheckpointWriteError(f"the log {what}: {error.strerror}.") from error
