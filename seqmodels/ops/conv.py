@@ -18,13 +18,20 @@ def causal_conv(
 ) -> tuple[jax.Array, jax.Array]:
     """Each token's weighted sum of itself and the W - 1 real tokens of its document before it.
 
-    x: [B, T, D]; weight: [W, D], weight[-1] multiplies the current token; bias: [D].
-    initial_state: [B, W-1, D], oldest first: the inputs before the row, of the document of its first real
+    Args:
+      x: [B, T, D] inputs.
+      weight: [W, D]; weight[-1] multiplies the current token.
+      bias: [D]; None: none.
+      initial_state: [B, W-1, D], oldest first: the inputs before the row, of the document of its first real
         token; zeros where that document had fewer. None: zeros.
-    segment_ids: [B, T], 0 is padding, which the window looks through.
+      segment_ids: [B, T] int32, 0 for padding, which the window looks through; None: one document.
 
-    Returns y [B, T, D] in the dtype of x, summed in float32, and the last W - 1 inputs [B, W-1, D] of each
-    row's last document in the dtype of initial_state (of x, where that is None).
+    Returns:
+      y [B, T, D] in the dtype of x, summed in float32, and the last W - 1 inputs [B, W-1, D] of each row's
+      last document in the dtype of initial_state (of x, where that is None).
+
+    Raises:
+      ValueError: for shapes that do not fit, naming both.
     """
     batch, length, width = _check(x, weight, bias, initial_state, segment_ids)
     taps = weight.shape[0]

@@ -44,21 +44,28 @@ def linear_attention(
     method: str = "auto",
     chunk_size: int = 64,
 ) -> tuple[jax.Array, LinearAttentionState]:
-    """o_t = scale q_t^T S_t with S_t = diag(e^{log_decay_t}) S_{t-1} + k_t v_t^T.
+    """o_t = scale q_t^T S_t with S_t = diag(e^{g_t}) S_{t-1} + k_t v_t^T, S empty before every document.
 
-    q, k: [B, T, H, K]; v: [B, T, H, V].
-    log_decay: None | [H] | [B, T, H] | [B, T, H, K], all <= 0.
-    scale: multiplies q; None: K**-0.5.
-    normalize: divide by q_t^T z_t, z the sum of keys decayed as S is; scale cancels, and where
+    Args:
+      q: [B, T, H, K] queries, after their feature map.
+      k: [B, T, H, K] keys, after theirs.
+      v: [B, T, H, V] values.
+      log_decay: g, None | [H] | [B, T, H] | [B, T, H, K], all <= 0.
+      scale: multiplies q; None: K**-0.5.
+      normalize: divide by q_t^T z_t, z the sum of keys, decayed as S is; scale cancels, and where
         q_t^T z_t < 1e-6 the output and its gradients are 0.
-    initial_state: of the document of the row's first real token; None: zeros.
-    segment_ids: [B, T], 0 is padding.
-    method: "sequential" | "associative" | "chunked" | "parallel" | "auto"; a decay per key channel has no
-        parallel form.
-    chunk_size: tokens a chunk, for "chunked".
+      initial_state: of the document of the row's first real token; None: zeros.
+      segment_ids: [B, T] int32, 0 for padding; None: one document, which continues `initial_state`.
+      method: "sequential" steps through time, "associative" holds [B, T, H, K, V], "chunked" takes products
+        inside chunks, "parallel" holds [B, H, T, T] (not for a decay per key channel), "auto" the fastest.
+      chunk_size: tokens a chunk of "chunked"; the next power of 2 where the decay is per key channel.
 
-    Returns o [B, T, H, V] in the dtype of v, and the state after each row's last real token. Sums, decays and
-    state are float32.
+    Returns:
+      o [B, T, H, V] in the dtype of v, and the state after the last real token of each row's last document.
+      Sums, decays and the state are float32.
+
+    Raises:
+      ValueError: for an unknown method and for shapes or settings that do not fit, naming both.
     """
     method = _check(q, k, v, log_decay, normalize, initial_state, segment_ids, method, chunk_size)
     output, dtype = v.dtype, sum_dtype(v.dtype)

@@ -22,16 +22,22 @@ def linear_recurrence(
     reverse: bool = False,
     method: str = "auto",
 ) -> tuple[jax.Array, jax.Array]:
-    """h_t = a_t * h_{t-1} + x_t, elementwise; a document after the row's first starts from 0.
+    """h_t = a_t * h_{t-1} + x_t, elementwise; every document after the row's first starts from 0.
 
-    a, x: [B, T, *S] of equal rank, broadcast against each other, real or complex.
-    initial_state: [B, *S], of the document of the row's first real token; None: zeros.
-    segment_ids: [B, T], 0 is padding.
-    reverse: run from the last token to the first; the state enters after the last, is returned at the first.
-    method: "sequential" | "associative" | "auto".
+    Args:
+      a: [B, T, *S] decays, real or complex.
+      x: [B, T, *S] inputs, of the same rank; a and x are broadcast against each other.
+      initial_state: [B, *S], of the document of the row's first real token; None: zeros.
+      segment_ids: [B, T] int32, 0 for padding; None: one document, which continues `initial_state`.
+      reverse: from the last token to the first; the state enters behind the last and leaves at the first.
+      method: "sequential" steps through time, "associative" is a tree of depth log T, "auto" takes the faster.
 
-    Returns h [B, T, *S] in the dtype of x (complex where a is), at padding the carried state, and the final
-    state [B, *S]. Sums are at least float32, and so is the final state. The backward pass keeps a and h only.
+    Returns:
+      h [B, T, *S] in the dtype of x (complex where a is), at padding the carried state, and the final state
+      [B, *S]. Sums and the final state are at least float32. The gradient keeps a and h alone.
+
+    Raises:
+      ValueError: for an unknown method and for shapes that do not fit.
     """
     if x.ndim < 2 or a.ndim != x.ndim:
         raise ValueError(f"linear_recurrence: a {a.shape} and x {x.shape} must have one rank, [B, T, *S].")
