@@ -36,8 +36,8 @@ def starts(segment_ids: jax.Array) -> jax.Array:
 def ordinals(segment_ids: jax.Array) -> jax.Array:
     """[B, T] int32: how many borders stand at or before each position.
 
-    0 is the document that may continue the incoming state. Padding carries the ordinal of the document before it
-    (0 at the start of a row), so the last column names each row's last document even behind padding.
+    0 is the document that may continue the incoming state. Padding carries the ordinal of the document before
+    it (0 at the start of a row), so the last column names each row's last document even behind padding.
     """
     return jnp.cumsum(starts(segment_ids).astype(jnp.int32), axis=1)
 
@@ -58,7 +58,7 @@ def positions(segment_ids: jax.Array, first: jax.Array | None = None) -> jax.Arr
 
 
 def last_count(segment_ids: jax.Array, before: jax.Array) -> jax.Array:
-    """[B] int32: real tokens so far of each row's last document; `before` [B] of them preceded the row in its first."""
+    """[B] int32: real tokens so far of each row's last document; its first had `before` [B] ahead of the row."""
     order = ordinals(segment_ids)
     last = order[:, -1:]
     inside = ((segment_ids != 0) & (order == last)).sum(axis=1).astype(jnp.int32)
