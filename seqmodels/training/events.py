@@ -45,7 +45,7 @@ class EventFile:
         self.flush()
 
     def scalars(self, step: int, tokens: int, seconds: float, values: dict[str, float]) -> None:
-        """Adds scalars at a step, and the headline ones at the tokens trained on; on disk on return."""
+        """Adds scalars at a step, and the headline ones at the tokens seen; on disk on return."""
         self._summary(_scalars(values), step, seconds)
         self._by_tokens(tokens, seconds, values)
         self.flush()

@@ -80,6 +80,16 @@ class Job:
         """The model with shapes in place of arrays."""
         return nnx.merge(self.graphdef, self.params)
 
+    @property
+    def rows(self) -> int:
+        """Rows in a batch, over all micro-batches, devices and processes."""
+        return self.accumulation * self.batch["tokens"].shape[1]
+
+    @property
+    def row_length(self) -> int:
+        """Tokens in a row."""
+        return self.batch["tokens"].shape[2]
+
     def compile(self, *, deterministic: bool) -> Compiled:
         """The step, compiled."""
         return compile_step(self.step, self.state, self.batch, deterministic=deterministic)

@@ -12,9 +12,13 @@ from seqmodels.training.recorder import Units
 BACKWARD = 2
 
 
-def units(job: Job, data: DataSource, row_length: int) -> tuple[Units, str]:
+def units(job: Job, data: DataSource) -> tuple[Units, str]:
     """The units of the run's derived figures, and where the ceiling is from."""
-    forward = accounting.model_costs(job.model, row_length).flops_per_token
+    tokens = job.rows * job.row_length
+    forward = tokens * accounting.model_costs(job.model, job.row_length).flops_per_token
+    if "scored" in job.batch:  # the head sees only these
+        scored = job.rows * job.batch["scored"].shape[-1]
+        forward -= (tokens - scored) * 2 * job.model.width * job.vocab_size
     ceiling, source = hardware.product_ceiling(job.model.dtype)
     bytes_per_token = data.bytes_per_token if data.kind == "text" else None
     return Units(forward * (1 + BACKWARD), ceiling, bytes_per_token), source
@@ -31,29 +35,25 @@ def rows(
     steps: int,
 ) -> report.Rows:
     """The table of names and values, the parameters that decay and that do not included."""
-    accumulation, micro_rows, row_length = job.batch["tokens"].shape
-    tokens = accumulation * micro_rows * row_length
-    least = (steps - step) * tokens * units.flops_per_token / units.ceiling_flops
-    state = report.as_bytes(accounting.state_bytes(job.model, row_length))
+    tokens = job.rows * job.row_length
+    least = report.as_time((steps - step) * units.flops_per_update / units.ceiling_flops)
+    state = report.as_bytes(accounting.state_bytes(job.model, job.row_length))
     precision = jax.config.jax_default_matmul_precision or "the platform's"
     cache = "from the cache" if compiled.cached else "not in the cache"
-    batch = f"{accumulation} x {micro_rows} rows of {row_length:,} tokens = {tokens:,} tokens"
+    micro_rows = job.rows // job.accumulation
     return [
         ("devices", hardware.describe()),
         ("precision", f"{job.model.dtype}, products at {precision} precision"),
         *_of_data(data),
         ("parameters", report.of_parameters(accounting.parameters_by_part(job.params))),
         *report.of_decay(job.decays, job.params),
-        ("state", f"{state} a row of {row_length:,} tokens"),
-        ("operations", f"{units.flops_per_token:,.0f} FLOPs a token, forward and backward"),
+        ("state", f"{state} a row of {job.row_length:,} tokens"),
+        ("operations", f"{units.flops_per_update / tokens:,.0f} FLOPs a token, forward and backward"),
         ("compilation", f"{compiled.seconds:.1f} s, {cache}"),
         ("memory", report.of_memory(compiled.function)),
-        ("update", batch),
+        ("update", f"{job.accumulation} x {micro_rows} rows of {job.row_length:,} = {tokens:,} tokens"),
         ("steps", f"{step:,} of {steps:,} done; {steps * tokens:,} tokens in all"),
-        (
-            "time",
-            f"{report.as_time(least)} at the least: at {units.ceiling_flops:.3g} FLOP/s ({ceiling_source})",
-        ),
+        ("time", f"{least} at the least: at {units.ceiling_flops:.3g} FLOP/s ({ceiling_source})"),
     ]
 
 

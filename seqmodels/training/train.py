@@ -181,8 +181,7 @@ def _begin(job: Job, checkpoints: Checkpoints, initial: Any | None, say: Callabl
 def _compile_and_report(
     job: Job, data: DataSource, plan: Plan, step: int, deterministic: bool, say: Callable[[str], None]
 ) -> tuple[Compiled, Units]:
-    row_length = job.batch["tokens"].shape[-1]
-    units, ceiling_source = startup.units(job, data, row_length)
+    units, ceiling_source = startup.units(job, data)
     say(f"compiling the step for {hardware.describe()} ...")
     compiled = job.compile(deterministic=deterministic)
     report.show(startup.rows(job, data, compiled, units, ceiling_source, step=step, steps=plan.steps), say)
