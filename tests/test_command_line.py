@@ -132,9 +132,7 @@ def test_help_comes_within_two_seconds():
 def test_a_platform_that_is_not_there_is_one_line(tmp_path):
     done = train_process(write_config(tmp_path), "--run-dir", tmp_path / "r", JAX_PLATFORMS="cuda")
     assert done.returncode == 2
-    assert done.stderr.startswith(
-        "error: JAX_PLATFORMS=cuda asks for a device that this machine"
-    )
+    assert done.stderr.startswith("error: JAX_PLATFORMS=cuda asks for a device that this machine")
     assert "Traceback" not in done.stderr and not (tmp_path / "r").exists()
 
 
