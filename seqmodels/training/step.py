@@ -22,7 +22,7 @@ class TrainState(NamedTuple):
         params: the parameters, float32, as a pure dict.
         opt_state: the optimizer's state.
         step: int32, the number of updates made.
-        tokens: int32 [2], the tokens seen without padding, in units of 2**20 and a rest; one int32 is too few.
+        tokens: int32 [2], the tokens seen without padding, in units of 2**20 and a rest; int32 is too few.
     """
 
     params: Any
