@@ -78,7 +78,7 @@ def layer() -> Table:
     """Each part of a Transformer's layer and its head, by formula and by XLA's count, in three uses."""
     s = SIZES
     table = Table(
-        f"A Transformer: D = {s.width}, H = {s.heads}, K = {s.head_dim}, F = {s.hidden}, V = {s.vocabulary:,}",
+        f"A Transformer: D {s.width}, H {s.heads}, K {s.head_dim}, F {s.hidden}, V {s.vocabulary:,}",
         ("FLOPs", *(name for case in CASES for name in (case, "by count"))),
         note="one layer and the head; prefill of 256 tokens, decode of the 256th, cross: 64 read 256;\n"
         "the count holds the feed-forward's elementwise functions and the lookup too",

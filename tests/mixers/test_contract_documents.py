@@ -8,6 +8,8 @@ import pytest
 from tests.mixers.rows import LENGTH, ROWS, SEGMENT_IDS, X, alone, documents
 from tests.mixers.subjects import (
     ALL,
+    ALTERED,
+    DEFAULTS,
     FORMS,
     WIDTH,
     agree,
@@ -94,7 +96,7 @@ def test_the_state_is_that_of_the_last_document(subject):
     equal_bits(jax.tree.map(lambda leaf: leaf[ROWS - 1 :], got), empty)
 
 
-@every_subject
+@pytest.mark.parametrize("subject", DEFAULTS + ALTERED, ids=str)
 def test_one_row_alone_equals_it_in_the_batch(subject):
     """A mask that is skipped, or an axis that is squeezed, at batch 1."""
     y, state = program(subject)(X, SEGMENT_IDS)

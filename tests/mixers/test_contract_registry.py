@@ -40,46 +40,53 @@ def test_every_own_argument_has_a_default_and_a_type(name):
 @every_mixer
 def test_holds_float32_parameters_alone(name):
     """Any other array would be left out of checkpoints; another dtype would stall small updates."""
-    graphdef, params = nnx.split(
-        MIXERS[name](32, rngs=nnx.Rngs(0)), nnx.Param
-    )  # raises where anything is left
+    one, other = (nnx.eval_shape(lambda seed=seed: MIXERS[name](32, rngs=nnx.Rngs(seed))) for seed in (0, 1))
+    graphdef, params = nnx.split(one, nnx.Param)  # raises where anything else is left
     assert all(leaf.dtype == jnp.float32 for leaf in jax.tree.leaves(params))
-    assert graphdef == nnx.split(MIXERS[name](32, rngs=nnx.Rngs(1)), nnx.Param)[0]
+    assert graphdef == nnx.split(other, nnx.Param)[0]
 
 
 @every_mixer
 def test_declared_parameters_take_no_decay(name):
     """Rates, biases, norm scales and short convolutions stay as they are where the gradient is 0."""
-    _, params = nnx.split(MIXERS[name](32, rngs=nnx.Rngs(0)), nnx.Param)
+    _, params = nnx.split(nnx.eval_shape(lambda: MIXERS[name](32, rngs=nnx.Rngs(0))), nnx.Param)
     decays = jax.tree.map(
         lambda param: param.get_metadata().get("weight_decay", True),
         params,
         is_leaf=lambda leaf: isinstance(leaf, nnx.Variable),
     )
     params, decays = nnx.to_pure_dict(params), nnx.to_pure_dict(decays)
-    params = jax.tree.map(jnp.ones_like, params)
+    params = jax.tree.map(lambda leaf: np.ones(leaf.shape, np.float32), params)
     optimizer = optax.adamw(0.1, weight_decay=0.1, mask=decays)
-    with jax.numpy_dtype_promotion("standard"):  # optax needs it
+
+    @jax.jit
+    def step(params):
         updates, _ = optimizer.update(jax.tree.map(jnp.zeros_like, params), optimizer.init(params), params)
-    after = jax.tree_util.tree_leaves_with_path(optax.apply_updates(params, updates))
-    for path, leaf in after:
+        return optax.apply_updates(params, updates)
+
+    with jax.numpy_dtype_promotion("standard"):  # optax needs it
+        after = step(params)
+    for path, leaf in jax.tree_util.tree_leaves_with_path(after):
         spelled = jax.tree_util.keystr(path)
         kept = any(word in spelled for word in ("A_log", "D']", "bias", "scale", "convolution", "sinks"))
         np.testing.assert_allclose(leaf, 1.0 if kept else 0.99, rtol=1e-6, err_msg=spelled)
 
 
-COSTED = [(name, {}) for name in MIXERS] + list(VARIANTS.values())
+MAPS = [("LinearAttention", {"feature_map": name, "key_dim": 16}) for name in ("hedgehog", "taylor", "dpfp")]
+COSTED = [(name, {}) for name in MIXERS] + list(VARIANTS.values()) + MAPS
 
 
 @pytest.mark.parametrize(("name", "settings"), COSTED, ids=str)
 def test_costs_are_what_is_computed(name, settings):
     """FLOPs against XLA's count of the lowered one-token step: the recurrent form, unrolled."""
     length = 96
-    mixer = MIXERS[name](256, rngs=nnx.Rngs(0), **settings)
+    mixer = nnx.eval_shape(lambda: MIXERS[name](256, rngs=nnx.Rngs(0), **settings))
     graphdef, params = nnx.split(mixer, nnx.Param)
-    state = mixer.init_state(1, length)
+    state = jax.eval_shape(lambda: mixer.init_state(1, length))
     step = jax.jit(lambda params, x, state: nnx.merge(graphdef, params)(x, state=state))
-    counted = step.lower(params, jnp.zeros((1, 1, 256)), state).cost_analysis()["flops"]
+    counted = step.lower(params, jax.ShapeDtypeStruct((1, 1, 256), jnp.float32), state).cost_analysis()[
+        "flops"
+    ]
     costs = mixer.costs(length)
     assert costs.flops_per_token == pytest.approx(counted, rel=0.05)
     floats = [leaf.size for leaf in jax.tree.leaves(state) if jnp.issubdtype(leaf.dtype, jnp.floating)]
@@ -89,6 +96,6 @@ def test_costs_are_what_is_computed(name, settings):
 @every_mixer
 def test_a_state_grows_with_length_only_where_it_is_a_cache(name):
     """A recurrent state that grew would make the comparison of memories meaningless."""
-    mixer = MIXERS[name](32, rngs=nnx.Rngs(0))
+    mixer = nnx.eval_shape(lambda: MIXERS[name](32, rngs=nnx.Rngs(0)))
     grows = mixer.costs(512).state_elements != mixer.costs(64).state_elements
     assert grows == (mixer.costs(512).flops_per_token != mixer.costs(64).flops_per_token)
