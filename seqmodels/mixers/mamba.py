@@ -16,7 +16,7 @@ from seqmodels.mixers.base import (
     register,
     state_elements,
 )
-from seqmodels.nn.linear import Linear, residual_std
+from seqmodels.nn.linear import Linear, product, residual_std
 from seqmodels.nn.short_convolution import ShortConvolution
 from seqmodels.ops import selective_scan
 
@@ -95,7 +95,7 @@ class Mamba(Mixer):
         x, z = jnp.split(self.input(x), 2, axis=-1)
         x, window = self.convolution(x, segment_ids=segment_ids, state=state.window)
         low_rank, B, C = jnp.split(self.selection(x), (self.dt_rank, self.dt_rank + self.state_size), axis=-1)
-        dt = low_rank @ self.dt_kernel[...].astype(x.dtype)
+        dt = product(low_rank, self.dt_kernel[...].astype(x.dtype))
         dt = jax.nn.softplus(dt.astype(jnp.float32) + self.dt_bias[...][None, None, :])
         y, scan = selective_scan(
             x,

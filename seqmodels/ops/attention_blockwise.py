@@ -124,8 +124,14 @@ def _backward(rule, kept, do):
     dtype = sum_dtype(q.dtype)
     product = functools.partial(jnp.einsum, preferred_element_type=dtype)
     slopes_along = None if slopes is None else slopes[:, None, :]
-    o_do = (o * do).sum(axis=-1)
     do = do.astype(v.dtype)
+
+    def o_times_do(block):
+        # Where the softmax saturates, o is one v and the terms of `dscores` cancel. They only do where both
+        # round alike, as entries of the same product; a sum over the last axis rounds otherwise.
+        return jnp.diagonal(product("bgsv,bgrv->bgsr", *block), axis1=2, axis2=3)
+
+    o_do = jax.lax.map(o_times_do, (o.astype(v.dtype), do))
 
     def key_block(carry, inputs):
         k, v, places, (first, behind) = inputs
