@@ -29,8 +29,8 @@ def linear_recurrence(
       x: [B, T, *S] inputs, of the same rank; a and x are broadcast against each other.
       initial_state: [B, *S], of the document of the row's first real token; None: zeros.
       segment_ids: [B, T] int32, 0 for padding; None: one document, which continues `initial_state`.
-      reverse: from the last token to the first; the state enters behind the last, leaves at the first.
-      method: "sequential" steps through time, "associative" is a tree of depth log T, "auto" takes the faster.
+      reverse: from the last token to the first; the state enters after the last and leaves at the first.
+      method: "sequential" steps through time, "associative" is a tree of depth log T, "auto" the faster one.
 
     Returns:
       h [B, T, *S] in the dtype of x (complex where a is), at padding the carried state, and the final state

@@ -58,7 +58,10 @@ def positions(segment_ids: jax.Array, first: jax.Array | None = None) -> jax.Arr
 
 
 def last_count(segment_ids: jax.Array, before: jax.Array) -> jax.Array:
-    """[B] int32: real tokens so far of each row's last document; its first had `before` [B] ahead of the row."""
+    """[B] int32: real tokens so far of each row's last document.
+
+    before: [B] int32, those of the row's first document that came before the row.
+    """
     order = ordinals(segment_ids)
     last = order[:, -1:]
     inside = ((segment_ids != 0) & (order == last)).sum(axis=1).astype(jnp.int32)
