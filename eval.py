@@ -33,8 +33,10 @@ def main() -> None:
         from seqmodels import registry  # noqa: F401  (JAX and all that a config can name: seconds)
         from seqmodels.evaluation.evaluate import evaluate
         from seqmodels.training.compilation import use_cache
+        from seqmodels.training.hardware import check_platform
 
         config.load([run.config_file], bindings, overridable="evaluate")
+        check_platform()
         use_cache()
         chosen = {} if options.suite is None else {"suites": options.suite.split(",")}
         evaluate(run, options.step, **chosen)

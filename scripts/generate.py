@@ -91,8 +91,10 @@ def main() -> None:
         from seqmodels.evaluation.trained_run import load
         from seqmodels.generation import stream
         from seqmodels.training.compilation import use_cache
+        from seqmodels.training.hardware import check_platform
 
         config.load([run.config_file])
+        check_platform()
         use_cache()
         if run.information()["data"]["kind"] != "text":
             raise InputError(f"{run.path} was trained on no text, so there is no text to continue.")

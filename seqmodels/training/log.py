@@ -50,9 +50,9 @@ class Log:
         """Shows progress on the terminal."""
         self._terminal.show(step, values, seconds_left)
 
-    def say(self, text: str) -> None:
-        """Prints a line that stays on the terminal."""
-        self._terminal.say(text)
+    def show_evaluation(self, step: int, values: dict[str, float]) -> None:
+        """Shows the main figures of an evaluation on the terminal."""
+        self._terminal.show_evaluation(step, values)
 
     def close(self) -> None:
         """Closes all three."""

@@ -84,8 +84,7 @@ class Recorder:
         """Logs the figures of an evaluation after `step` updates, all of which are read."""
         if self._log is not None:
             self._log.scalars(step, self._tokens, values)
-            shown = ", ".join(f"{tag} {value:.4g}" for tag, value in values.items() if tag.count("/") == 1)
-            self._log.say(f"step {step}: {shown}")
+            self._log.show_evaluation(step, values)
 
     def text(self, tag: str, text: str, step: int) -> None:
         """Logs a text."""

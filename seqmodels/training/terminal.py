@@ -12,6 +12,12 @@ SHOWN = {  # tag: how it reads
     "train/bits_per_byte": "bits/byte {:.3f}",
     "train/tokens_per_second": "{:,.0f} tokens/s",
 }
+EVALUATED = {
+    "eval/bits_per_byte": "bits/byte {:.3f}",
+    "eval/perplexity": "perplexity {:.1f}",
+    "eval/recall_area": "recall by delay {:.3f}",
+    "eval/recall_area_interference": "by interference {:.3f}",
+}
 
 
 class Terminal:
@@ -38,6 +44,11 @@ class Terminal:
             self._progress.update(self._task, completed=step, description=description)
         else:
             self.say(f"step {step}/{self._steps}  {description}")
+
+    def show_evaluation(self, step: int, values: dict[str, float]) -> None:
+        """Prints the main figures of an evaluation as a line that stays."""
+        figures = [text.format(values[tag]) for tag, text in EVALUATED.items() if tag in values]
+        self.say("  ".join([f"step {step}/{self._steps}  validation", *figures]))
 
     def say(self, text: str) -> None:
         """Prints a line that stays."""
