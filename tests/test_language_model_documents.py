@@ -10,8 +10,9 @@ from flax import nnx
 
 from seqmodels.errors import InputError
 from seqmodels.language_model import build
+from seqmodels.loss import token_nll
 from seqmodels.mixers import LinearAttention
-from tests.mixers.subjects import agree, randomised
+from tests.mixers.subjects import agree, randomised, trees_agree
 from tests.test_language_model import IDS, LENGTH, TOKENS, VOCABULARY, hybrid, made
 
 
@@ -28,6 +29,24 @@ def test_documents_of_a_packed_row_are_alone():
     agree(packed[1, 6:], run(jnp.pad(alone, ((0, 0), (0, 6))))[0][0, :18])
     np.testing.assert_array_equal(state.position, [22, 18, 9])
     np.testing.assert_array_equal(state.last_id, [1, 3, 7])
+
+
+def test_packing_changes_neither_loss_nor_gradient():
+    """Four documents of 6 tokens as four rows, and as one row of 24."""
+    model, _ = hybrid()
+    graphdef, params = nnx.split(model, nnx.Param)
+    tokens = TOKENS[:1].reshape(4, 6)
+
+    def loss(params, tokens, ids):
+        model = nnx.merge(graphdef, params)
+        x, _ = model.features(tokens, segment_ids=ids)
+        return token_nll(model, x, jnp.roll(tokens.reshape(4, 6), 1, axis=0).reshape(tokens.shape)).sum()
+
+    run = jax.jit(jax.value_and_grad(loss))
+    apart, of_apart = run(params, tokens, jnp.ones((4, 6), jnp.int32))
+    packed, of_packed = run(params, tokens.reshape(1, 24), jnp.repeat(jnp.arange(1, 5), 6)[None])
+    np.testing.assert_allclose(packed, apart, rtol=1e-5)
+    trees_agree(of_packed, of_apart)
 
 
 def test_prompts_of_different_lengths_decode_as_alone():

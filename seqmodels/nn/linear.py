@@ -51,7 +51,8 @@ class Embedding(nnx.Module):
 
     def __call__(self, ids: jax.Array) -> jax.Array:
         """[...] int32 -> [..., D] float32; an id outside the table gives NaN, never another id's vector."""
-        return self.table[...].at[ids].get(mode="fill", fill_value=jnp.nan, wrap_negative_indices=False)
+        table = jnp.asarray(self.table[...])
+        return table.at[ids].get(mode="fill", fill_value=jnp.nan, wrap_negative_indices=False)
 
     def logits(self, x: jax.Array) -> jax.Array:
         """[..., D] -> [..., entries] float32: the products of x with every entry."""

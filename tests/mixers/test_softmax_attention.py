@@ -159,6 +159,19 @@ def test_a_decode_step_copies_no_cache():
         assert memory.temp_size_in_bytes < cache / 2
 
 
+def test_training_writes_no_cache():
+    """The state that training does not read is not computed: no scatter is left in its program."""
+    mixer = SoftmaxAttention(64, heads=2, method="parallel", rngs=nnx.Rngs(0))
+    graphdef, params = nnx.split(mixer, nnx.Param)
+
+    def loss(params, x, ids):
+        return (nnx.merge(graphdef, params)(x, segment_ids=ids)[0] ** 2).sum()
+
+    step = jax.jit(jax.grad(loss))
+    program = step.lower(params, jnp.zeros((2, 16, 64)), jnp.ones((2, 16), jnp.int32)).compile().as_text()
+    assert "scatter" not in program
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
