@@ -2,7 +2,8 @@
 
 Dimension letters, used in einsum strings and shapes throughout:
     B batch, T time, D model width, H heads, G key/value groups, K key dim per head, V value dim per head,
-    N state dim, E inner width of a Mamba block, F feed-forward width, W short-convolution width, C chunk length.
+    N state dim, E inner width of a Mamba block, F feed-forward width, W short-convolution width,
+    C chunk length.
 
 Floors, lowest first; nothing imports upwards:
     ops -> nn -> mixers -> language_model -> (generation, accounting) -> training, evaluation -> entry points.

@@ -1,7 +1,7 @@
 """The ways a run can end badly, and the exit status of each.
 
-Whatever the user can mend is an `InputError`: one message that says what is wrong, where, and what would be right.
-It ends a command with status 2 and without a traceback. Anything else that is raised is a fault of ours.
+Whatever the user can mend is an `InputError`: one message that says what is wrong, where, and what would be
+right. It ends a command with status 2 and without a traceback. Anything else that is raised is a fault of ours.
 """
 
 import contextlib
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 
 class InputError(ValueError):
-    """The input is wrong: a config, a file, an argument. The message names what, where, and what would be right."""
+    """A config, a file or an argument is wrong; the message names what, where, and what would be right."""
 
     status = 2
 
@@ -37,7 +37,7 @@ class Interrupted(Exception):
 
 @contextlib.contextmanager
 def exit_status() -> Iterator[None]:
-    """Turns the errors above into one message on stderr and their exit status; others keep their traceback."""
+    """Turns the errors above into one message and their exit status; others keep their traceback."""
     try:
         yield
     except (InputError, NonFiniteError, CheckpointWriteError, Interrupted) as error:
