@@ -42,8 +42,8 @@ def softmax_attention(
 
     Args:
       q: [B, T, H, K] queries; query head j reads key/value head j // (H / G).
-      k: [B, S, G, K] keys.
-      v: [B, S, G, V] values.
+      k: [B, S, G, K] keys; a cache that lies as [B, G, S, K] and comes with swapped axes is read in place.
+      v: [B, S, G, V] values; the same holds.
       segment_ids: [B, T] int32 document of each query, 0 for padding; None: one document.
       kv_segment_ids: [B, S] int32 document of each key; None: those of the queries, and S = T.
       q_positions: [B, T] int32; None: the count of real tokens in the document, from 0.

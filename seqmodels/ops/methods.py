@@ -2,7 +2,7 @@
 
 "step" is the closed form of a single token; only "auto" takes it. "associative" is for elementwise
 recurrences on GPU and TPU, where a scan over tokens pays one kernel launch a token. The rest is what
-`scripts/benchmark.py ops` found fastest.
+`scripts/benchmark.py ops` found fastest on CPUs; on GPU and TPU it is by counting steps, not yet measured.
 """
 
 import jax
