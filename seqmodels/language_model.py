@@ -51,7 +51,8 @@ class LanguageModel(nnx.Module):
       tie_embeddings: the head's matrix is the embedding's.
       dropout: rate, on the embedding and on every branch, where `rngs` is passed to the call.
       logits_softcap: logits become softcap · tanh(logits / softcap).
-      remat: recompute each block in the backward pass. layer_scan: scan over the periods of the pattern.
+      remat: recompute each block in the backward pass. layer_scan: scan over the periods of the pattern. On a
+        CPU only the two together save memory: XLA undoes the recomputation of unrolled layers there.
     """
 
     def __init__(
