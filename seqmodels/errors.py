@@ -1,7 +1,7 @@
 """The ways a run can end badly, and the exit status of each.
 
 Whatever the user can mend is an `InputError`: one message that says what is wrong, where, and what would be
-right. It ends a command with status 2 and without a traceback. Anything else that is raised is a fault of ours.
+right. It ends a command with status 2 and without a traceback. Anything else raised is a fault of ours.
 """
 
 import contextlib
