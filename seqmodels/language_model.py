@@ -120,7 +120,6 @@ class LanguageModel(nnx.Module):
     def __call__(
         self,
         tokens: jax.Array,
-        *,
         segment_ids: jax.Array | None = None,
         state: ModelState | None = None,
         rngs: nnx.Rngs | None = None,
@@ -132,7 +131,6 @@ class LanguageModel(nnx.Module):
     def features(
         self,
         tokens: jax.Array,
-        *,
         segment_ids: jax.Array | None = None,
         state: ModelState | None = None,
         rngs: nnx.Rngs | None = None,
@@ -211,9 +209,8 @@ class LanguageModel(nnx.Module):
 
     def init_state(self, batch_size: int, max_length: int) -> ModelState:
         """The empty state, whose caches hold `max_length` tokens a row."""
-        empty = jnp.zeros(batch_size, jnp.int32)
         layers = self.layers.init_state(batch_size, max_length, jnp.dtype(self.dtype))
-        return ModelState(layers, empty, empty)
+        return ModelState(layers, jnp.zeros(batch_size, jnp.int32), jnp.zeros(batch_size, jnp.int32))
 
 
 ModelClass = Callable[..., LanguageModel]

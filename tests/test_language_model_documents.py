@@ -31,6 +31,17 @@ def test_documents_of_a_packed_row_are_alone():
     np.testing.assert_array_equal(state.last_id, [1, 3, 7])
 
 
+def test_a_step_can_take_its_state_over():
+    """Donated states are written in place; an array that stands in two of their places is refused."""
+    model, _ = hybrid()
+    graphdef, params = nnx.split(model, nnx.Param)
+    step = jax.jit(lambda t, state: nnx.merge(graphdef, params)(t, state=state)[1], donate_argnums=1)
+    state = model.init_state(3, 12)
+    for place in range(2):
+        state = step(TOKENS[:, place : place + 1], state)
+    np.testing.assert_array_equal(state.position, [2, 2, 2])
+
+
 def test_packing_changes_neither_loss_nor_gradient():
     """Four documents of 6 tokens as four rows, and as one row of 24."""
     model, _ = hybrid()

@@ -66,6 +66,11 @@ def append(
         kept &= places >= position[:, None] - slots_in_all
         slots = places % slots_in_all
     slots = jnp.where(kept, slots, slots_in_all)
+    if batch * length == 1:
+        # XLA would turn the scatter of a single update into a slice update and fuse that into each of its
+        # readers, copying the whole cache for them. A second update, beyond the last slot, stops it.
+        slots = jnp.concatenate([slots, jnp.full_like(slots, slots_in_all)], axis=1)
+        k, v = (jnp.concatenate([new, new], axis=1) for new in (k, v))
     rows = jnp.arange(batch)[:, None]
     return KVCache(
         cache.keys.at[rows, :, slots].set(k.astype(cache.keys.dtype), mode="drop"),

@@ -173,9 +173,14 @@ class SoftmaxAttention(Mixer):
 
     def init_state(self, batch_size, max_length, dtype=jnp.float32):
         slots = max_length if self.window is None else self.window
-        keys = jnp.zeros((batch_size, self.kv_heads, slots, self.head_dim), dtype)
-        zero = jnp.zeros(batch_size, jnp.int32)
-        return KVCache(keys, keys, self.convolutions.init_state(batch_size, dtype), zero, zero)
+        shape = (batch_size, self.kv_heads, slots, self.head_dim)
+        return KVCache(
+            keys=jnp.zeros(shape, dtype),
+            values=jnp.zeros(shape, dtype),
+            windows=self.convolutions.init_state(batch_size, dtype),
+            position=jnp.zeros(batch_size, jnp.int32),
+            last_id=jnp.zeros(batch_size, jnp.int32),
+        )
 
     def costs(self, length):
         linears = (self.query, self.key, self.value, self.output)

@@ -146,6 +146,15 @@ def test_batch_sizes_in_turn(subject):
         assert jax.tree.map(jnp.shape, after) == jax.tree.map(jnp.shape, state)
 
 
+@every_subject
+def test_a_state_can_be_donated(subject):
+    """An array that stands in two places of a state cannot be donated, and each step would copy the cache."""
+    mixer = module(subject)
+    for state in (mixer.init_state(2, LENGTH), program(subject)(X)[1]):
+        leaves = jax.tree.leaves(state)
+        assert len({leaf.unsafe_buffer_pointer() for leaf in leaves}) == len(leaves)
+
+
 @pytest.mark.parametrize("subject", DEFAULTS, ids=str)
 def test_one_compile_a_shape(subject):
     """A Python number that changes from call to call would compile each step anew."""

@@ -143,16 +143,17 @@ def test_a_ring_buffer_is_never_full():
         agree(y[:, 0], whole[:, place])
 
 
-def test_a_decode_step_copies_no_cache():
+@pytest.mark.parametrize("batch", [1, 2])
+def test_a_decode_step_copies_no_cache(batch):
     """One slot is written in place and the cache is read where it lies: no array of its size is made."""
     for settings in ({"heads": 4}, {"heads": 4, "kv_heads": 2}, {"heads": 4, "window": 512}):
         mixer = SoftmaxAttention(64, rngs=nnx.Rngs(0), **settings)
         graphdef, params = nnx.split(mixer, nnx.Param)
-        state = mixer.init_state(2, 512)
+        state = mixer.init_state(batch, 512)
         step = jax.jit(
             lambda x, state, g=graphdef, p=params: nnx.merge(g, p)(x, state=state), donate_argnums=1
         )
-        compiled = step.lower(jnp.zeros((2, 1, 64)), state).compile()
+        compiled = step.lower(jnp.zeros((batch, 1, 64)), state).compile()
         memory = compiled.memory_analysis()
         cache = state.keys.nbytes
         assert memory.alias_size_in_bytes >= 2 * cache
