@@ -1,0 +1,81 @@
+"""Every shipped config runs, and those that are compared share what a comparison needs to be equal."""
+
+import sysconfig
+from pathlib import Path
+
+import gin
+import jax
+import pytest
+
+from seqmodels import config, registry  # noqa: F401  (what the configs name)
+from seqmodels.language_model import abstract
+from tests.small_run import ROOT, train_process
+
+# Budgets are included by the configs beside them; data configs go behind a model's (tests/data).
+SHIPPED = sorted(
+    path.relative_to(ROOT)
+    for path in (ROOT / "configs").rglob("*.gin")
+    if path.name not in ("base.gin", "budget.gin") and path.parent.name != "data"
+)
+STANDARD_LIBRARY = sysconfig.get_path("stdlib")
+TINY = {
+    "train.steps": 1,
+    "train.batch_size": 2,
+    "train.row_length": 96,
+    "LanguageModel.width": 32,
+    "LanguageModel.depth": 1,
+}
+TEXT = {
+    "Text.tokenizer": "@ByteTokenizer()",
+    "Text.corpus": "@TextFiles()",
+    "TextFiles.train": f"{STANDARD_LIBRARY}/email/*.py",
+}
+MIXERS = ("transformer", "linear_attention", "mamba", "hybrid")
+
+
+def load(name: str) -> dict:
+    """The bindings of `train` after loading a shipped config."""
+    config.load([ROOT / "configs" / name], [])
+    return gin.get_bindings("train")
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=str)
+def test_every_shipped_config_trains(path: Path, tmp_path: Path):
+    """A config that no longer fits the code is found by its first user otherwise."""
+    overrides = TINY if "recall" in path.parts else TINY | TEXT
+    flags = [f"--gin.{name}={value}" for name, value in overrides.items()]
+    done = train_process(path, "--run-dir", tmp_path / "run", *flags)
+    assert done.returncode == 0, done.stderr
+    assert "done: 1 steps" in done.stdout
+
+
+@pytest.mark.parametrize("folder", ["mixers", "recall"])
+def test_compared_configs_share_their_budget(folder: str):
+    """Runs with other data, steps, batches or rates would be compared as if only the mixer differed."""
+    alike = ("steps", "batch_size", "row_length", "seed", "accumulation")
+    found = []
+    for name in MIXERS:
+        bound = load(f"{folder}/{name}.gin")
+        optimizer = gin.get_bindings("AdamW")
+        data = {**gin.get_bindings("BytePairTokenizer"), **gin.get_bindings("RecallAtDistance")}
+        found.append(({key: bound.get(key) for key in alike}, optimizer, data))
+    assert all(each == found[0] for each in found)
+
+
+def test_text_configs_have_equal_parameters():
+    """Non-embedding parameters within 2 % of each other, as the configs and the README claim."""
+    sizes = {}
+    for name in MIXERS:
+        model = load(f"mixers/{name}.gin")["model"]
+        _, params, _ = abstract(model, 1024)
+        blocks = {part: tree for part, tree in params.items() if part != "embedding"}
+        sizes[name] = sum(leaf.size for leaf in jax.tree.leaves(blocks))
+    assert max(sizes.values()) <= 1.02 * min(sizes.values()), sizes
+
+
+def test_every_config_opens_with_its_command():
+    """A reader must know how to run it, on what, and what to expect, before reading its settings."""
+    for path in SHIPPED:
+        opening = (ROOT / path).read_text().split("\n\n")[0]
+        assert f"python train.py {path}" in opening or "make quickstart" in opening, path
+        assert "minutes" in opening, path
