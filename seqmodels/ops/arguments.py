@@ -1,7 +1,14 @@
-"""Refusals of wrong arguments, one sentence each, before anything is computed."""
+"""Arguments as arrays, and refusals of wrong ones, one sentence each, before anything is computed."""
+
+from typing import Any
 
 import jax
 import jax.numpy as jnp
+
+
+def as_arrays(*arguments: Any) -> tuple[Any, ...]:
+    """numpy arrays as JAX arrays, in the widest dtype that JAX is set to; None stays None."""
+    return jax.tree.map(jnp.asarray, arguments)
 
 
 def require_shape(op_name: str, name: str, array: jax.Array, letters: str, shape: tuple[int, ...]) -> None:

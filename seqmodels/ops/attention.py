@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 
 from seqmodels.ops import segments
-from seqmodels.ops.arguments import require_chunk_size, require_rank, require_shape
+from seqmodels.ops.arguments import as_arrays, require_chunk_size, require_rank, require_shape
 from seqmodels.ops.attention_blockwise import blockwise
 from seqmodels.ops.attention_logits import Places, Rule, across, along, logits
 from seqmodels.ops.methods import resolve
@@ -63,6 +63,9 @@ def softmax_attention(
     Raises:
       ValueError: for an unknown method and for shapes or settings that do not fit, naming both.
     """
+    q, k, v, segment_ids, kv_segment_ids, q_positions, kv_positions, sinks, slopes = as_arrays(
+        q, k, v, segment_ids, kv_segment_ids, q_positions, kv_positions, sinks, slopes
+    )
     _check(q, k, v, segment_ids, kv_segment_ids, q_positions, kv_positions, sinks, slopes)
     if window is not None and window < 1:
         raise ValueError(

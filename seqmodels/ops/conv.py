@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 
 from seqmodels.ops import segments
-from seqmodels.ops.arguments import require_rank, require_segment_ids, require_shape
+from seqmodels.ops.arguments import as_arrays, require_rank, require_segment_ids, require_shape
 from seqmodels.ops.precision import sum_dtype
 
 
@@ -33,6 +33,7 @@ def causal_conv(
     Raises:
       ValueError: for shapes that do not fit, naming both.
     """
+    x, weight, bias, initial_state, segment_ids = as_arrays(x, weight, bias, initial_state, segment_ids)
     batch, length, width = _check(x, weight, bias, initial_state, segment_ids)
     taps = weight.shape[0]
     state = jnp.zeros((batch, taps - 1, width), x.dtype) if initial_state is None else initial_state

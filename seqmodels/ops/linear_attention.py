@@ -12,7 +12,13 @@ import jax
 import jax.numpy as jnp
 
 from seqmodels.ops import segments
-from seqmodels.ops.arguments import require_chunk_size, require_rank, require_segment_ids, require_shape
+from seqmodels.ops.arguments import (
+    as_arrays,
+    require_chunk_size,
+    require_rank,
+    require_segment_ids,
+    require_shape,
+)
 from seqmodels.ops.linear_attention_chunked import chunked, parallel
 from seqmodels.ops.methods import resolve
 from seqmodels.ops.precision import sum_dtype
@@ -67,6 +73,7 @@ def linear_attention(
     Raises:
       ValueError: for an unknown method and for shapes or settings that do not fit, naming both.
     """
+    q, k, v, log_decay, initial_state, segment_ids = as_arrays(q, k, v, log_decay, initial_state, segment_ids)
     method = _check(q, k, v, log_decay, normalize, initial_state, segment_ids, method, chunk_size)
     output, dtype = v.dtype, sum_dtype(v.dtype)
     batch, length, heads, width = k.shape

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from seqmodels.ops import segments
-from seqmodels.ops.arguments import require_segment_ids, require_shape
+from seqmodels.ops.arguments import as_arrays, require_segment_ids, require_shape
 from seqmodels.ops.methods import resolve
 from seqmodels.ops.precision import sum_dtype
 
@@ -39,6 +39,7 @@ def linear_recurrence(
     Raises:
       ValueError: for an unknown method and for shapes that do not fit.
     """
+    a, x, initial_state, segment_ids = as_arrays(a, x, initial_state, segment_ids)
     if x.ndim < 2 or a.ndim != x.ndim:
         raise ValueError(f"linear_recurrence: a {a.shape} and x {x.shape} must have one rank, [B, T, *S].")
     try:

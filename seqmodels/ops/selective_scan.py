@@ -12,7 +12,13 @@ import jax
 import jax.numpy as jnp
 
 from seqmodels.ops import segments
-from seqmodels.ops.arguments import require_chunk_size, require_rank, require_segment_ids, require_shape
+from seqmodels.ops.arguments import (
+    as_arrays,
+    require_chunk_size,
+    require_rank,
+    require_segment_ids,
+    require_shape,
+)
 from seqmodels.ops.methods import resolve
 from seqmodels.ops.precision import sum_dtype
 from seqmodels.ops.selective_scan_chunked import chunked
@@ -55,6 +61,7 @@ def selective_scan(
     Raises:
       ValueError: for an unknown method and for shapes or settings that do not fit, naming both.
     """
+    x, dt, A, B, C, D, initial_state, segment_ids = as_arrays(x, dt, A, B, C, D, initial_state, segment_ids)
     _check(x, dt, A, B, C, D, initial_state, segment_ids)
     require_chunk_size("selective_scan", "chunk_size", chunk_size)
     method = resolve("selective_scan", method, METHODS, x.shape[1])
