@@ -51,7 +51,7 @@ def shared_width(needed: int, training_length: int, longest: int) -> int:
 
     Rows of few widths share their compilations; padding on the right changes nothing.
     """
-    width = min(training_length // 2, longest)
+    width = min(max(1, training_length // 2), longest)
     while width < needed:
         width *= 2
     return min(width, longest)

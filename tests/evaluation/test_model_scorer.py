@@ -14,6 +14,7 @@ from seqmodels.data.tasks.recall_at_distance import RecallAtDistance
 from seqmodels.errors import InputError
 from seqmodels.evaluation import model_scorer, perplexity, positions, recall, suites
 from seqmodels.evaluation.model_scorer import ModelScorer
+from seqmodels.evaluation.scorer import shared_width
 from seqmodels.language_model import LanguageModel, build
 from seqmodels.mixers import MIXERS, LinearAttention
 
@@ -167,5 +168,11 @@ def test_suites_that_do_not_fit_are_refused():
     assert suites.choose(["recall"], "recall") == ("recall",)
     with pytest.raises(InputError, match="no suite 'perplexy'"):
         suites.choose(["perplexy"], "text")
-    with pytest.raises(InputError, match="'perplexity' does not fit recall data; .* are: recall"):
+    with pytest.raises(InputError, match=r"'perplexity' does not fit recall data; .* are: recall"):
         suites.choose(["perplexity"], "recall")
+
+
+def test_rows_are_padded_to_few_widths_whatever_the_length_of_training():
+    """Wrong here: after training on rows of one token, doubling from nothing never ends."""
+    assert [shared_width(48, length, 64) for length in (1, 3, 16, 256)] == [64, 64, 64, 64]
+    assert shared_width(20, 32, 64) == 32
