@@ -1,5 +1,6 @@
 """scripts/benchmark.py: who is timed when, and what is said of the figures."""
 
+import dataclasses
 import importlib
 import pathlib
 import subprocess
@@ -76,6 +77,34 @@ def test_the_ops_run_forward_and_backward(part):
     ops, comparison = part("ops"), part("comparison")
     lines, verdicts = comparison.report(ops.attention(32), rounds=1)
     assert len(verdicts) == 2 and all("MB" in line for line in lines[1:5])
+
+
+def test_rates_and_limits_are_judged_too(race):
+    """Wrong here: of two rates the lower one wins, or a limit in seconds is compared with
+    the other contenders instead of the clock."""
+    comparison, contender, _ = race
+    step, product = contender("step", [9, 0.5]), contender("product", [9, 0.1])
+    table = comparison.Comparison(
+        "title",
+        (
+            dataclasses.replace(step, work=(40, "FLOP")),
+            dataclasses.replace(product, work=(10, "FLOP")),
+        ),
+        (comparison.Target("step", ("product",), 0.9, "rate"),),
+        (comparison.Limit("step", 0.6), comparison.Limit("product", 0.05)),
+    )
+    lines, verdicts = comparison.report(table, rounds=1)
+    assert verdicts == [False, True, False]
+    assert lines[1].split() == ["step", "500.0", "ms", "80.0", "FLOP/s"]
+    assert lines[-3].strip() == "rate: step 80.0 against product 100.0: 0.80 times it, target 0.9: MISSED"
+
+
+def test_the_step_is_timed(part):
+    """Wrong here: the script breaks the day the training step's signature changes, and
+    nobody sees it until it is needed."""
+    step, comparison = part("step"), part("comparison")
+    lines, verdicts = comparison.report(step.tiny(width=8, depth=1, rows=1, length=8), rounds=1)
+    assert len(verdicts) == 1 and lines[1].endswith("tokens/s")
 
 
 def test_an_unknown_part_is_refused():
