@@ -9,13 +9,18 @@ import os
 from pathlib import Path
 from typing import Any
 
+from seqmodels.errors import InputError
+
 
 def read(path: Path) -> list[dict[str, Any]]:
-    """All whole lines; a last line that a kill cut short is left out. No file: no lines."""
+    """All whole lines; a last line that a kill cut short is left out. No file: no lines.
+
+    Raises:
+        InputError: a whole line is not one of those described above.
+    """
     if not path.exists():
         return []
-    lines = path.read_bytes().split(b"\n")[:-1]
-    return [json.loads(line) for line in lines]
+    return [_decode(line, f"{path}:{n}") for n, line in enumerate(path.read_bytes().split(b"\n")[:-1], 1)]
 
 
 class MetricsFile:
@@ -46,6 +51,16 @@ class MetricsFile:
     def close(self) -> None:
         """Closes the file; every line is already written."""
         self._file.close()
+
+
+def _decode(line: bytes, where: str) -> dict[str, Any]:
+    try:
+        values = json.loads(line)
+    except ValueError:
+        values = None
+    if not isinstance(values, dict) or not {"step", "tokens", "time"} <= values.keys():
+        raise InputError(f"{where} is damaged: a line should be an object with step, tokens and time.")
+    return values
 
 
 def _encode(line: dict[str, Any]) -> bytes:

@@ -76,11 +76,17 @@ class RunDirectory:
         return next((line for line in self.metrics() if line["step"] == step), {})
 
     def information(self) -> dict[str, Any]:
-        """What run.json says."""
+        """What run.json says; at least "data" and "vocab_size"."""
+        file = self.path / "run.json"
         try:
-            return json.loads((self.path / "run.json").read_text(encoding="utf-8"))
-        except (OSError, json.JSONDecodeError) as error:
-            raise InputError(f"{self.path / 'run.json'} cannot be read: {error}.") from None
+            known = json.loads(file.read_text(encoding="utf-8"))
+        except OSError as error:
+            raise InputError(f"{file} cannot be read: {error.strerror}.") from None
+        except ValueError as error:
+            raise InputError(f"{file} is damaged: {error}.") from None
+        if not isinstance(known, dict) or not {"data", "vocab_size"} <= known.keys():
+            raise InputError(f"{file} is damaged: it does not say what data the run was begun with.")
+        return known
 
     def write(self, name: str, text: str) -> None:
         """Writes a file of the run so that a reader, or a crash, sees the old one or the new one whole."""
@@ -88,8 +94,8 @@ class RunDirectory:
 
 
 def is_run(path: Path) -> bool:
-    """Whether a run was started at this path."""
-    return (path / "config.gin").is_file()
+    """Whether a run was started at this path: a config.gin alone may be a user's own file."""
+    return (path / "config.gin").is_file() and any((path / name).is_file() for name in (_LOCK, "run.json"))
 
 
 def check_free(path: Path) -> None:

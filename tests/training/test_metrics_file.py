@@ -3,6 +3,9 @@
 import json
 import math
 
+import pytest
+
+from seqmodels.errors import InputError
 from seqmodels.training.metrics_file import MetricsFile, read
 
 
@@ -67,3 +70,13 @@ def test_values_that_are_no_numbers_come_back_as_they_were(tmp_path):
     file.close()
     line = json.loads(path.read_text())
     assert math.isnan(line["a"]) and line["b"] == -math.inf
+
+
+@pytest.mark.parametrize("line", ["garbage", '{"step": 2}', "[]", "\udcff"])
+def test_a_damaged_line_is_refused_with_its_place(tmp_path, line):
+    """It would end in a traceback, in every command that reads the run."""
+    path = tmp_path / "metrics.jsonl"
+    whole = '{"step": 1, "tokens": 1, "time": 0.0}'
+    path.write_text(f"{whole}\n{line}\n", errors="surrogateescape")
+    with pytest.raises(InputError, match=r"metrics\.jsonl:2 is damaged"):
+        read(path)

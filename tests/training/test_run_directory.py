@@ -22,6 +22,15 @@ def test_a_directory_of_other_files_or_a_file_is_refused(tmp_path):
         check_free(tmp_path / "thesis.tex")
 
 
+def test_a_config_file_alone_is_no_run(tmp_path):
+    """A user's own config.gin in the directory would be overwritten."""
+    (tmp_path / "config.gin").write_text("# mine")
+    with pytest.raises(InputError, match=r"holds other files \(config\.gin\)"):
+        check_free(tmp_path)
+    Lock(tmp_path).release()  # as every run has left it, however early it was killed
+    check_free(tmp_path)
+
+
 def test_what_is_no_run_cannot_be_opened(tmp_path):
     with pytest.raises(InputError, match="there is no run directory"):
         RunDirectory(tmp_path / "none")
@@ -50,3 +59,13 @@ def test_files_are_replaced_whole(tmp_path):
     run.write("config.gin", "new")
     assert run.config_text == "new"
     assert [path.name for path in tmp_path.iterdir()] == ["config.gin"]
+
+
+@pytest.mark.parametrize("content", [b"{", b"\xff\xfe", b"[]", b'{"seed": 0}'])
+def test_a_damaged_record_is_refused_by_name(tmp_path, content):
+    (tmp_path / "config.gin").touch()
+    with pytest.raises(InputError, match=r"run\.json cannot be read: No such file"):
+        RunDirectory(tmp_path).information()
+    (tmp_path / "run.json").write_bytes(content)
+    with pytest.raises(InputError, match=r"run\.json is damaged"):
+        RunDirectory(tmp_path).information()

@@ -199,6 +199,7 @@ def test_a_run_without_a_checkpoint_may_start_over_with_another_config(finished)
     again = run.parent / "fourth"
     again.mkdir()
     (again / "config.gin").write_text("train.steps = 99\n")
+    (again / ".lock").touch()
     (again / "metrics.jsonl").write_text('{"step": 1, "tokens": 1, "time": 0.0, "train/loss": 9.0}\n')
     status, output, _ = train(config, "--run-dir", again, "--gin.train.steps=1")
     assert status == 0, output
