@@ -68,7 +68,7 @@ def test_missing_text_files(refused):
 
 def test_an_empty_corpus(refused, tmp_path):
     (tmp_path / "empty.txt").write_text("")
-    refused(f"--gin.TextFiles.train={tmp_path}/empty.txt")
+    assert "empty.txt" in refused(f"--gin.TextFiles.train={tmp_path}/empty.txt")
 
 
 def test_a_corpus_shorter_than_one_row(refused):

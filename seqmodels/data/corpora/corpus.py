@@ -36,7 +36,9 @@ def content_key(document: bytes) -> int:
     return int.from_bytes(hashlib.blake2b(document, digest_size=8).digest(), "little")
 
 
-def validation_limit(documents: Callable[[], Iterator[bytes]], fraction: float, advice: str) -> int:
+def validation_limit(
+    documents: Callable[[], Iterator[bytes]], fraction: float, found: str, advice: str
+) -> int:
     """The content hash below which a document is held out for validation.
 
     A document's side depends on its own content, so its copies are on the same side, whatever their
@@ -45,7 +47,7 @@ def validation_limit(documents: Callable[[], Iterator[bytes]], fraction: float, 
 
     Raises:
         InputError: the fraction is not between 0 and 1, or there are no two different documents to
-            part; `advice` says what to set then.
+            part; `found` says what was read, and `advice` what to set then.
     """
     if not 0 < fraction < 1:
         raise InputError(f"validation_fraction = {fraction} should lie between 0 and 1.")
@@ -57,10 +59,10 @@ def validation_limit(documents: Callable[[], Iterator[bytes]], fraction: float, 
         if lowest < limit <= highest:
             return limit
     if highest < 0:
-        raise InputError("the corpus is empty: no document holds any text.")
+        raise InputError(f"the corpus is empty: no document of {found} holds any text.")
     if lowest == highest:
         raise InputError(
             "the corpus is a single document, which cannot serve as training and validation both: "
-            f"{advice}."
+            f"{advice} (found {found})."
         )
     return min(max(limit, lowest + 1), highest)

@@ -114,8 +114,8 @@ class HuggingFace(Corpus):
 
     @cached_property
     def _limit(self) -> int:
-        advice = "name a HuggingFace.validation_split"
-        return validation_limit(lambda: self._texts(self._train), self._fraction, advice)
+        found, advice = f"the split {self._split!r}", "name a HuggingFace.validation_split"
+        return validation_limit(lambda: self._texts(self._train), self._fraction, found, advice)
 
     @cached_property
     def _train(self):

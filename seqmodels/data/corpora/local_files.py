@@ -47,11 +47,14 @@ def content_suffix(path: Path) -> str:
 
 
 def hash_files(paths: Sequence[Path]) -> str:
-    """A hash of the files' bytes, in their order; names do not count."""
+    """A hash of the files' bytes, in their order; names do not count. InputError: one cannot be read."""
     whole = hashlib.blake2b(digest_size=16)
     for path in paths:
-        with open(path, "rb") as file:
-            whole.update(hashlib.file_digest(file, hashlib.blake2b).digest())
+        try:
+            with open(path, "rb") as file:
+                whole.update(hashlib.file_digest(file, hashlib.blake2b).digest())
+        except OSError as error:
+            raise _unreadable(path, error) from None
     return whole.hexdigest()
 
 
@@ -64,7 +67,7 @@ def open_content(path: Path) -> io.BufferedReader:
     try:
         raw = path.open("rb")
     except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror}.") from None
+        raise _unreadable(path, error) from None
     magic = raw.peek(4)
     if magic.startswith(_GZIP_MAGIC):
         chunks = _gzip_chunks(raw, path)
@@ -73,6 +76,10 @@ def open_content(path: Path) -> io.BufferedReader:
     else:
         return raw
     return io.BufferedReader(_Chunks(raw, chunks), 1 << 18)
+
+
+def _unreadable(path: Path, error: OSError) -> InputError:
+    return InputError(f"cannot read {path}: {error.strerror}.")
 
 
 def _in_folder(folder: Path, setting: str) -> list[Path]:

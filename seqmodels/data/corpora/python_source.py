@@ -31,7 +31,9 @@ class PythonSource(Corpus):
 
     def documents(self, split: Split) -> Iterator[bytes]:
         texts = self._read()
-        limit = validation_limit(lambda: iter(texts), self._fraction, "set PythonSource aside")
+        limit = validation_limit(
+            lambda: iter(texts), self._fraction, "the standard library", "name another Text.corpus"
+        )
         return (text for text in texts if (content_key(text) < limit) == (split == "validation"))
 
     @property

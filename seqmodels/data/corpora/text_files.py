@@ -77,9 +77,9 @@ class TextFiles(Corpus):
     @cached_property
     def _limit(self) -> int:
         files = self._files["train"]
-        found = f"found {len(files)} file{'s' * (len(files) != 1)} by TextFiles.train = {self._train!r}"
-        advice = f"name other text with TextFiles.validation, or set TextFiles.document = 'line' ({found})"
-        return validation_limit(lambda: self._read(files), self._fraction, advice)
+        found = f"{len(files)} file{'s' * (len(files) != 1)} by TextFiles.train = {self._train!r}"
+        advice = "name other text with TextFiles.validation, or set TextFiles.document = 'line'"
+        return validation_limit(lambda: self._read(files), self._fraction, found, advice)
 
     def _read(self, files: list[Path]) -> Iterator[bytes]:
         for path in files:

@@ -13,7 +13,7 @@ DOCUMENTS = [b"text %d" % i for i in range(2000)]
 
 
 def test_the_share_held_out_is_about_the_fraction():
-    limit = validation_limit(lambda: iter(DOCUMENTS), 0.05, "")
+    limit = validation_limit(lambda: iter(DOCUMENTS), 0.05, "", "")
     held_out = sum(content_key(document) < limit for document in DOCUMENTS)
     assert abs(held_out - 100) < 5 * 10
 
@@ -23,20 +23,20 @@ def test_the_share_held_out_is_about_the_fraction():
 def test_neither_side_is_empty_in_a_small_corpus(count, fraction):
     for first in range(0, 200, count):
         documents = DOCUMENTS[first : first + count]
-        limit = validation_limit(lambda documents=documents: iter(documents), fraction, "")
+        limit = validation_limit(lambda documents=documents: iter(documents), fraction, "", "")
         held_out = sum(content_key(document) < limit for document in documents)
         assert 0 < held_out < count
-        assert limit == validation_limit(lambda documents=documents: reversed(documents), fraction, "")
+        assert limit == validation_limit(lambda documents=documents: reversed(documents), fraction, "", "")
 
 
 def test_what_cannot_be_parted_is_refused():
-    with pytest.raises(InputError, match=r"single document.*: set this"):
-        validation_limit(lambda: iter([b"a", b"", b"a"]), 0.5, "set this")
-    with pytest.raises(InputError, match="no document holds any text"):
-        validation_limit(lambda: iter([b"", b""]), 0.5, "")
+    with pytest.raises(InputError, match=r"single document.*: set this \(found 2 files\)"):
+        validation_limit(lambda: iter([b"a", b"", b"a"]), 0.5, "2 files", "set this")
+    with pytest.raises(InputError, match="no document of 2 files holds any text"):
+        validation_limit(lambda: iter([b"", b""]), 0.5, "2 files", "")
     for fraction in (0, 1, -0.1):
         with pytest.raises(InputError, match="between 0 and 1"):
-            validation_limit(lambda: iter(DOCUMENTS), fraction, "")
+            validation_limit(lambda: iter(DOCUMENTS), fraction, "", "")
 
 
 def test_python_source_is_text_without_tests_and_each_content_once():

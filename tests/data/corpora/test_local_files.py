@@ -56,3 +56,9 @@ def test_the_hash_is_of_content_and_order(folder, tmp_path):
     assert hash_files(files) != hash_files(files[::-1])
     moved.write_bytes(b"changed")
     assert hash_files(files) != hash_files([moved, *files[1:]])
+
+
+def test_a_file_that_cannot_be_read_is_refused_by_name(tmp_path):
+    """Named by a pattern, and gone or forbidden when it is hashed."""
+    with pytest.raises(InputError, match=r"cannot read .*gone\.txt: No such file"):
+        hash_files([tmp_path / "gone.txt"])
