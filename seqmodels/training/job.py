@@ -119,6 +119,7 @@ def make_job(
             that the model refuses.
     """
     batches.check_rows(batch_size, accumulation, jax.device_count())
+    batches.check_size(batch_size, row_length, jax.process_count())
     mesh = make_mesh()
     graphdef, params, decays = abstract(model, data.vocab_size)
     longest = nnx.merge(graphdef, params).max_positions

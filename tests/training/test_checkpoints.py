@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from seqmodels.errors import CheckpointWriteError, InputError
-from seqmodels.training.batches import check_rows
+from seqmodels.training.batches import check_rows, check_size
 from seqmodels.training.best import best_step
 from seqmodels.training.checkpoints import Checkpoints, restore_params, steps
 from seqmodels.training.mesh import make_mesh, replicated
@@ -247,3 +247,10 @@ def test_rows_that_do_not_spread_over_the_devices_are_refused_with_numbers_that_
         check_rows(12, 1, 8)
     with pytest.raises(InputError, match=r"no multiple of train\.accumulation = 3"):
         check_rows(16, 3, 1)
+
+
+def test_a_batch_beyond_the_memory_is_refused_before_it_is_made():
+    """Laying out its rows would take minutes and end in a kill."""
+    check_size(16, 256, 1)
+    with pytest.raises(InputError, match=r"train\.batch_size = 100000000000 rows .* GiB: lower"):
+        check_size(10**11, 256, 1)
