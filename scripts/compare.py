@@ -30,8 +30,9 @@ def main() -> None:
         runs = [RunDirectory(path) for path in options.run_dirs]
         if len({run.path.resolve() for run in runs}) < len(runs):
             raise InputError("a run directory is given twice.")
-        if options.out.exists() and not options.out.is_dir():
-            raise InputError(f"--out {options.out} is a file; name a directory.")
+        taken = next((path for path in (options.out, *options.out.parents) if path.exists()), options.out)
+        if not taken.is_dir():
+            raise InputError(f"--out {options.out}: {taken} is a file; name a directory.")
         from seqmodels import registry  # noqa: F401  (JAX and all that a config can name: seconds)
         from seqmodels.evaluation import comparison, comparison_page
 

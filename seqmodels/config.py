@@ -119,4 +119,5 @@ def _settings(bindings: Bindings) -> dict[Key, str]:
 
 
 def _default(key: Key) -> str:
-    return repr(parameters(gin_config._REGISTRY[key.selector].wrapped)[key.parameter].default)
+    default = parameters(gin_config._REGISTRY[key.selector].wrapped)[key.parameter].default
+    return "not given" if default is gin.REQUIRED else repr(default)

@@ -176,6 +176,8 @@ def _describe(hint: Any) -> str:
         return "a reference @NAME"
     if hint is type(None):
         return "None"
+    if origin is tuple and arguments[-1:] == (...,):
+        return f"a tuple, each item of it {_describe(arguments[0])}"
     if isinstance(hint, type) and not arguments:
         known = {int: "an int", float: "a float", str: "a string", bool: "True or False"}
         return known.get(hint, f"a reference @NAME() to a {hint.__name__}")

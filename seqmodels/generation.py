@@ -19,6 +19,8 @@ from seqmodels.errors import InputError
 # Prompts are padded to a multiple of this, so that prompts of similar length share a compilation.
 _PROMPT_MULTIPLE = 32
 
+MAX_LENGTH = 2**31 - 1 - _PROMPT_MULTIPLE  # positions are int32
+
 
 class Generation(NamedTuple):
     """One list a prompt: the new token ids, the end-of-text id included where it was drawn, and for each ln p
@@ -160,6 +162,10 @@ def _prepare(graphdef, params, prompts, sampling: Sampling, max_new_tokens: int,
             raise InputError(f"prompt {index} holds token id {wrong}; ids lie between 0 and {known - 1}.")
         rows.append(row)
     longest = max(len(row) for row in rows)
+    if longest + max_new_tokens > MAX_LENGTH:
+        raise InputError(
+            f"max_new_tokens is {max_new_tokens}; prompt and new tokens may be {MAX_LENGTH} in all."
+        )
     if model.max_positions is not None and longest + max_new_tokens - 1 > model.max_positions:
         raise InputError(
             f"a prompt of {longest} tokens and {max_new_tokens} new ones need {longest + max_new_tokens - 1} "

@@ -102,5 +102,7 @@ def test_wrong_input_is_refused(runs, capsys, names, message):
 def test_out_is_a_file(runs, capsys):
     """Found before the runs are read."""
     (runs / "page").write_text("")
-    assert compare(runs, "one", "two") == 2
-    assert "is a file; name a directory" in capsys.readouterr().err
+    for out in ("page", "page/below"):
+        arguments = [runs / "one", runs / "two", "--out", runs / out]
+        assert call(compare_command, *arguments) == 2
+        assert "page is a file; name a directory" in capsys.readouterr().err

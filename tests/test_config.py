@@ -70,7 +70,7 @@ LINE = BASE.count("\n") + 1  # of the first line added
         ("LanguageModel.dropout = '0.1'", ["run.gin:11", "LanguageModel.dropout = '0.1'", "wrong type"]),
         ("LanguageModel.remat = 1", ["run.gin:11", "wrong type", "True or False"]),
         ("LanguageModel.dtype = 'float16'", ["run.gin:11", "wrong type", "'float32', 'bfloat16'"]),
-        ("LanguageModel.mixers = @Mamba", ["run.gin:11", "wrong type"]),
+        ("LanguageModel.mixers = @Mamba", ["run.gin:11", "a tuple, each item of it a reference @NAME"]),
         ("LanguageModel.mixers = (@Mamba(),)", ["run.gin:11", "wrong type"]),
         ("train.seed = True", ["run.gin:11", "wrong type", "an int"]),
         ("train.log_every = 2.5", ["run.gin:11", "wrong type", "an int"]),
@@ -250,6 +250,9 @@ def test_differences_name_old_and_new_values_and_see_through_macros_and_defaults
     other = load(SCOPED.replace("0.004", "0.002"), "--gin.train.seed=1")
     found = {difference.name: (difference.old, difference.new) for difference in other.differences(saved)}
     assert found == {"AdamW.learning_rate": ("0.004", "0.002"), "train.seed": ("0", "1")}
+    saved.write_text("")
+    without = {difference.name: difference.old for difference in same.differences(saved)}
+    assert without["train.steps"] == "not given"
 
 
 def test_flags_may_be_confined_to_one_root(load, tmp_path):

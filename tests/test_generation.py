@@ -171,6 +171,7 @@ def test_temperature_zero_is_the_argmax(top_p):
         ({"top_p": 0.0}, "top_p is 0.0"),
         ({"top_p": 1.5}, "top_p is 1.5"),
         ({"max_new_tokens": 0}, "max_new_tokens is 0"),
+        ({"max_new_tokens": 10**12}, "prompt and new tokens may be"),
         ({"seeds": [1, 2]}, "2 seeds for 1 prompts"),
         ({"seeds": [-1]}, "seed -1 is out of range"),
         ({"vocab_size": 65}, "the tokenizer has 65 ids and the model 64"),
