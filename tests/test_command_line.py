@@ -7,7 +7,8 @@ import sys
 import time
 
 import pytest
-from small_run import ROOT, environment, train_here, train_process, write_config
+
+from tests.small_run import ROOT, environment, train_here, train_process, write_config
 
 
 @pytest.fixture

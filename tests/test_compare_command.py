@@ -4,12 +4,12 @@ import json
 import re
 import shutil
 
-import commands
 import pytest
-from commands import call
 
 import eval as eval_command
 from scripts import compare as compare_command
+from tests import commands
+from tests.commands import call
 
 
 @pytest.fixture

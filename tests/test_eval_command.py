@@ -5,11 +5,11 @@ import json
 import shutil
 import struct
 
-import commands
 import pytest
-from commands import call
 
 import eval as eval_command
+from tests import commands
+from tests.commands import call
 
 
 @pytest.fixture

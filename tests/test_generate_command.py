@@ -1,12 +1,12 @@
 """scripts/generate.py: text streamed in whole characters, the same for the same seed; nonsense refused."""
 
-import commands
 import pytest
-from commands import call
 
 from scripts import generate as generate_command
 from scripts.generate import characters
 from seqmodels.data.tokenizers import ByteTokenizer
+from tests import commands
+from tests.commands import call
 
 
 @pytest.fixture(autouse=True)

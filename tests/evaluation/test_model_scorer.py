@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from flax import nnx
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
-from oracles import Ids, Store
 
 from seqmodels.data.tasks.recall_at_distance import RecallAtDistance
 from seqmodels.errors import InputError
@@ -17,6 +16,7 @@ from seqmodels.evaluation.model_scorer import ModelScorer
 from seqmodels.evaluation.scorer import shared_width
 from seqmodels.language_model import LanguageModel, build
 from seqmodels.mixers import MIXERS, LinearAttention
+from tests.evaluation.oracles import Ids, Store
 
 VOCABULARY, END = 12, 11
 STORE = Store([np.random.default_rng(n).integers(0, END, n) for n in (3, 9, 1, 17, 40)])

@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from oracles import ContextFree, ContextLength, Ids, PreviousToken, Store, uniform
 
 from seqmodels.errors import InputError, NonFiniteError
 from seqmodels.evaluation import perplexity
+from tests.evaluation.oracles import ContextFree, ContextLength, Ids, PreviousToken, Store, uniform
 
 STREAM = [0, 0, 0, 0, 0, 1, 1, 1, 2, 3]
 # The end-of-text id 4 has probability 0: a figure that let it in would be infinite.

@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
-from oracles import Copier, KeyValueMemory, uniform
 
 from seqmodels.data.tasks.recall_at_distance import RecallAtDistance
 from seqmodels.errors import InputError
 from seqmodels.evaluation import recall
+from tests.evaluation.oracles import Copier, KeyValueMemory, uniform
 
 TASK = RecallAtDistance(pairs=4, fillers=(0, 3, 7), queries_per_row=3, keys=40, values=32, filler_tokens=8)
 

@@ -4,10 +4,10 @@ import math
 
 import numpy as np
 import pytest
-from oracles import ContextFree, ContextLength, Ids, Store, uniform
 
 from seqmodels.evaluation import positions, repeat
 from seqmodels.evaluation.byte_model import ByteModel
+from tests.evaluation.oracles import ContextFree, ContextLength, Ids, Store, uniform
 
 VOCABULARY = 50
 

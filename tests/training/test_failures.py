@@ -5,10 +5,10 @@ import sys
 
 import jax
 import pytest
-from small_run import ROOT, environment, train_here, train_process, write_config
 
 from seqmodels.training.checkpoints import steps
 from seqmodels.training.run_directory import RunDirectory
+from tests.small_run import ROOT, environment, train_here, train_process, write_config
 
 
 def test_a_loss_that_is_no_number_stops_the_run_and_spares_the_checkpoints(tmp_path):

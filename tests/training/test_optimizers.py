@@ -7,12 +7,12 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from tiny import in_micro_batches, random_batch, tiny
 
 from seqmodels.errors import InputError
 from seqmodels.language_model import LanguageModel, build
 from seqmodels.mixers import MIXERS
 from seqmodels.training.optimizers import AdamW, Muon
+from tests.training.tiny import in_micro_batches, random_batch, tiny
 
 
 def should_decay(names: list[str]) -> bool:

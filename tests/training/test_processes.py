@@ -5,9 +5,9 @@ import subprocess
 import sys
 
 import pytest
-from small_run import ROOT, environment, train_process, write_config
 
 from seqmodels.training.run_directory import RunDirectory
+from tests.small_run import ROOT, environment, train_process, write_config
 
 
 @pytest.mark.slow

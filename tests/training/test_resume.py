@@ -5,10 +5,10 @@ import signal
 from pathlib import Path
 
 import pytest
-from small_run import train_process, write_config
 
 from seqmodels.training.checkpoints import steps
 from seqmodels.training.run_directory import RunDirectory
+from tests.small_run import train_process, write_config
 
 SIGNAL_AT = Path(__file__).parent / "signal_at.py"
 

@@ -5,12 +5,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import nnx
-from tiny import in_micro_batches, random_batch, tiny
 
 from seqmodels.training.batches import place
 from seqmodels.training.mesh import by_rows, make_mesh, replicated
 from seqmodels.training.optimizers import AdamW
 from seqmodels.training.step import TOKENS_PER_UNIT, count_tokens
+from tests.training.tiny import in_micro_batches, random_batch, tiny
 
 # A large epsilon: without it Adam turns rounding errors in tiny gradients into steps of full size.
 OPTIMIZER = AdamW(learning_rate=1e-2, schedule="constant", warmup_steps=2, epsilon=1e-3)

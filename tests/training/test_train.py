@@ -6,10 +6,10 @@ import re
 
 import jax
 import pytest
-from small_run import train_here, write_config
 
 from seqmodels.training.checkpoints import steps
 from seqmodels.training.run_directory import RunDirectory
+from tests.small_run import train_here, write_config
 
 
 @pytest.fixture(scope="module", autouse=True)
