@@ -21,6 +21,7 @@ from seqmodels.ops.arguments import (
 )
 from seqmodels.ops.methods import resolve
 from seqmodels.ops.precision import sum_dtype
+from seqmodels.ops.recurrence import compose
 from seqmodels.ops.selective_scan_chunked import chunked
 
 METHODS = ("sequential", "associative", "chunked")
@@ -121,10 +122,6 @@ def _associative(x, dt, A, B, C, start, h):
     decay = jnp.where(start[:, :, None, None], 0.0, jnp.exp(dt[:, :, None, :] * A[None, None]))
     added = B[:, :, :, None] * (dt * x)[:, :, None, :]
     added = added.at[:, 0].add(decay[:, 0] * h)
-
-    def compose(first, second):
-        return first[0] * second[0], second[0] * first[1] + second[1]
-
     _, states = jax.lax.associative_scan(compose, (decay, added), axis=1)
     return jnp.einsum("btn,btne->bte", C, states), states[:, -1]
 

@@ -15,6 +15,8 @@ the whole chunk, whose states a tree of depth log C gives.
 import jax
 import jax.numpy as jnp
 
+from seqmodels.ops.recurrence import compose
+
 
 def chunked(x, dt, A, B, C, start, h, *, chunk_size):
     """y [B, T, E] and the final state; the arguments are those of the other forms in `selective_scan`."""
@@ -49,10 +51,6 @@ def _recur(decay, added, h, reverse=False):
         return decay * h[None] + added
     first = -1 if reverse else 0
     added = added.at[first].add(decay[first] * h)
-
-    def compose(earlier, later):
-        return earlier[0] * later[0], later[0] * earlier[1] + later[1]
-
     return jax.lax.associative_scan(compose, (decay, added), reverse=reverse)[1]
 
 
