@@ -126,7 +126,7 @@ def test_validation_that_is_in_training_is_left_out_and_counted(files, tmp_path)
 def test_files_without_text_are_refused(tmp_path, unit, content):
     for name in ("a.txt", "b.txt"):
         (tmp_path / name).write_bytes(content)
-    with pytest.raises(InputError, match="no document holds any text"):
+    with pytest.raises(InputError, match="the corpus is empty: no document of 2 files"):
         prepared(TextFiles(str(tmp_path / "?.txt"), document=unit), tmp_path / "cache")
     two = TextFiles(str(tmp_path / "a.txt"), str(tmp_path / "b.txt"), document=unit)
     with pytest.raises(InputError, match="the training corpus is empty: no document holds text"):
