@@ -24,7 +24,11 @@ def comparisons():
 
 
 def attention(length):
-    """Linear attention in chunks against its token scan and against softmax attention."""
+    """Linear attention in chunks against its token scan and the faster form of softmax attention.
+
+    The whole-square form, slower by the table of softmax attention, is left out: the 1.6 GB that it frees each
+    turn, every other contender would have to fault in again.
+    """
     q, k, v = _normal((ROWS, length, HEADS, WIDTH), 3)
     return Comparison(
         f"linear attention, T {length}",
@@ -32,11 +36,10 @@ def attention(length):
             _contender("chunked", _linear("chunked"), q, k, v),
             _contender("token scan", _linear("sequential"), q, k, v),
             _contender("softmax blockwise", _softmax("blockwise"), q, k, v),
-            _contender("softmax whole", _softmax("parallel"), q, k, v),
         ),
         (
             Target("chunked", ("token scan",), 5),
-            Target("chunked", ("softmax blockwise", "softmax whole"), 8),
+            Target("chunked", ("softmax blockwise",), 8),
         ),
     )
 
