@@ -26,8 +26,8 @@ def comparisons():
 def attention(length):
     """Linear attention in chunks against its token scan and the faster form of softmax attention.
 
-    The whole-square form, slower by the table of softmax attention, is left out: the 1.6 GB that it frees each
-    turn, every other contender would have to fault in again.
+    The whole-square form, slower by the table of softmax attention, is left out: the 1.6 GB that it frees
+    each turn, every other contender would have to fault in again.
     """
     q, k, v = _normal((ROWS, length, HEADS, WIDTH), 3)
     return Comparison(
