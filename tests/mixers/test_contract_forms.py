@@ -72,9 +72,17 @@ def test_outputs_are_those_of_the_equation(subject, length, chunk):
 def _is_the_output(y, subject, size, length):
     assert jnp.isfinite(y).all()
     wanted = reference(subject.mixer, size, length)[0]
-    # Inputs of 50 make logits of thousands: the equation itself in float32 says what rounding costs.
-    own = error(reference(subject.mixer, size, length, "float32")[0], wanted)
-    assert error(y, wanted) <= max(1e-5, 2 * own)
+    assert error(y, wanted) <= max(1e-5, _rounding(subject, size, length, 0))
+
+
+def _rounding(subject, size, length, part):
+    """Twice what the equation itself errs by in float32, for attention at inputs of 50: its logits are in the
+    thousands there, where rounding alone can pass the bound. 0 for every other mixer and size.
+    """
+    if subject.mixer != "SoftmaxAttention" or size == 1:
+        return 0.0
+    wanted, own = (reference(subject.mixer, size, length, *dtype)[part] for dtype in ((), ("float32",)))
+    return 2 * error(own, wanted)
 
 
 @pytest.mark.parametrize(
@@ -94,8 +102,7 @@ def test_gradients_are_those_of_the_equation(subject, length, chunk):
         _is_the_output(y, subject, size, length)
         assert all(jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(got))
         wanted = reference(subject.mixer, size, length)[1]
-        own = error(reference(subject.mixer, size, length, "float32")[1], wanted)
-        assert error(got, wanted) <= max(1e-4, 2 * own)
+        assert error(got, wanted) <= max(1e-4, _rounding(subject, size, length, 1))
 
 
 @pytest.mark.parametrize("subject", FORMS, ids=str)
