@@ -30,12 +30,16 @@ TEXT = {
     "Text.corpus": "@TextFiles()",
     "TextFiles.train": f"{STANDARD_LIBRARY}/email/*.py",
 }
-MIXERS = ("transformer", "linear_attention", "mamba", "hybrid")
 
 
-def load(name: str) -> dict:
+def compared(folder: str) -> list[Path]:
+    """The configs that share the budget of their folder."""
+    return [path for path in SHIPPED if path.parent.name == folder]
+
+
+def load(path: Path) -> dict:
     """The bindings of `train` after loading a shipped config."""
-    config.load([ROOT / "configs" / name], [])
+    config.load([ROOT / path], [])
     return gin.get_bindings("train")
 
 
@@ -54,8 +58,8 @@ def test_compared_configs_share_their_budget(folder: str):
     """Runs with other data, steps, batches or rates would be compared as if only the mixer differed."""
     alike = ("steps", "batch_size", "row_length", "seed", "accumulation")
     found = []
-    for name in MIXERS:
-        bound = load(f"{folder}/{name}.gin")
+    for path in compared(folder):
+        bound = load(path)
         optimizer = gin.get_bindings("AdamW")
         data = {**gin.get_bindings("BytePairTokenizer"), **gin.get_bindings("RecallAtDistance")}
         found.append(({key: bound.get(key) for key in alike}, optimizer, data))
@@ -65,11 +69,11 @@ def test_compared_configs_share_their_budget(folder: str):
 def test_text_configs_have_equal_parameters():
     """Non-embedding parameters within 2 % of each other, as the configs and the README claim."""
     sizes = {}
-    for name in MIXERS:
-        model = load(f"mixers/{name}.gin")["model"]
+    for path in compared("mixers"):
+        model = load(path)["model"]
         _, params, _ = abstract(model, 1024)
         blocks = {part: tree for part, tree in params.items() if part != "embedding"}
-        sizes[name] = sum(leaf.size for leaf in jax.tree.leaves(blocks))
+        sizes[path.stem] = sum(leaf.size for leaf in jax.tree.leaves(blocks))
     assert max(sizes.values()) <= 1.02 * min(sizes.values()), sizes
 
 

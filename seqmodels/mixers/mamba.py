@@ -18,10 +18,8 @@ from seqmodels.mixers.base import (
 )
 from seqmodels.nn.linear import Linear, product, residual_std
 from seqmodels.nn.short_convolution import ShortConvolution
+from seqmodels.nn.time_steps import inverse_softplus_steps
 from seqmodels.ops import selective_scan
-
-STEP_RANGE = (1e-3, 1e-1)
-STEP_FLOOR = 1e-4
 
 
 class State(NamedTuple):
@@ -126,11 +124,3 @@ class Mamba(Mixer):
         recurrence = 6 * self.A_log.size + 2 * self.D.size
         flops = products + self.convolution.flops_per_token() + recurrence
         return Costs(flops, state_elements(self, length))
-
-
-def inverse_softplus_steps(channels: int, rngs: nnx.Rngs) -> jax.Array:
-    """[channels] float32: biases whose softplus is log-uniform in [1e-3, 1e-1], floored at 1e-4."""
-    low, high = (math.log(step) for step in STEP_RANGE)
-    steps = jnp.exp(jax.random.uniform(rngs.params(), channels, jnp.float32, low, high))
-    steps = jnp.maximum(steps, STEP_FLOOR)
-    return steps + jnp.log(-jnp.expm1(-steps))

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import jax
 import numpy as np
+import pytest
 from flax import nnx
 
 from seqmodels.mixers import MIXERS
@@ -41,7 +42,9 @@ class Subject(NamedTuple):
 DEFAULTS = [Subject(name, "auto") for name in MIXERS]
 FORMS = [Subject(name, method) for name, mixer in MIXERS.items() for method in mixer.methods]
 ALTERED = [Subject(name, "auto", variant) for variant, (name, _) in VARIANTS.items()]
-ALL = FORMS + ALTERED
+ALL = DEFAULTS + ALTERED
+# Documents and states, for every form too: slow, since the tests of the ops hold that for each method.
+ALL_FORMS = ALL + [pytest.param(subject, marks=pytest.mark.slow) for subject in FORMS]
 
 
 def arguments(subject: Subject, **changes) -> dict:

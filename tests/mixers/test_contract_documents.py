@@ -8,9 +8,7 @@ import pytest
 from tests.mixers.rows import LENGTH, ROWS, SEGMENT_IDS, X, alone, documents
 from tests.mixers.subjects import (
     ALL,
-    ALTERED,
-    DEFAULTS,
-    FORMS,
+    ALL_FORMS,
     WIDTH,
     agree,
     equal_bits,
@@ -22,8 +20,7 @@ from tests.mixers.subjects import (
 )
 
 REAL = SEGMENT_IDS != 0
-WINDOWED = next(subject for subject in ALL if subject.variant == "windowed")
-every_subject = pytest.mark.parametrize("subject", ALL, ids=str)
+every_subject = pytest.mark.parametrize("subject", ALL_FORMS, ids=str)
 
 
 @every_subject
@@ -61,7 +58,7 @@ def test_packed_equals_alone(subject):
             agree(packed[row, places], y[target, : len(places)])
 
 
-@pytest.mark.parametrize("subject", [*FORMS, WINDOWED], ids=str)
+@every_subject
 def test_packed_gradients_are_the_sum_of_those_alone(subject):
     """A gradient that crosses a border, or is lost at one, would make packing change the training."""
     cotangent = np.where(REAL[:, :, None], normal(ROWS, LENGTH, WIDTH, seed=1), 0.0).astype(np.float32)
@@ -96,7 +93,7 @@ def test_the_state_is_that_of_the_last_document(subject):
     equal_bits(jax.tree.map(lambda leaf: leaf[ROWS - 1 :], got), empty)
 
 
-@pytest.mark.parametrize("subject", DEFAULTS + ALTERED, ids=str)
+@pytest.mark.parametrize("subject", ALL, ids=str)
 def test_one_row_alone_equals_it_in_the_batch(subject):
     """A mask that is skipped, or an axis that is squeezed, at batch 1."""
     y, state = program(subject)(X, SEGMENT_IDS)
