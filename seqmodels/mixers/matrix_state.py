@@ -9,7 +9,7 @@ from seqmodels.nn.short_convolution import ShortConvolutions
 
 
 class MatrixState(NamedTuple):
-    """memory [B, H, K, V] float32; windows [B, W-1, ·] of the convolutions, one a stream; last_id [B] int32."""
+    """memory [B, H, K, V] float32; windows of the convolutions, a stream each; last_id [B] int32."""
 
     memory: jax.Array
     windows: tuple[jax.Array, ...]
