@@ -87,9 +87,15 @@ class Rotary:
         return 0.1 * math.log(self.factor) + 1.0 if self.scaling == "yarn" and self.factor > 1 else 1.0
 
     def __call__(self, x: jax.Array, positions: jax.Array) -> jax.Array:
-        """x [B, T, H, K] at positions [B or 1, T] -> the same, turned, in the dtype of x."""
-        frequencies = jnp.asarray(self.frequencies(x.shape[-1]), jnp.float32)
-        angles = positions[..., None, None].astype(jnp.float32) * frequencies[None, None, None, :]
+        """x [B, T, H, K] at positions [B or 1, T] -> the same, turned, in the dtype of x.
+
+        Angles are counted in 2^-32 of a turn, so that whole turns drop out exactly: as float32 radians the
+        angle at position 65,536 would be off by up to 4e-3, here it is by 5e-5.
+        """
+        whole = 2.0**32
+        steps = np.round(self.frequencies(x.shape[-1]) / (2 * np.pi) * whole) % whole
+        angles = positions[..., None, None].astype(jnp.uint32) * steps.astype(np.uint32)[None, None, None, :]
+        angles = angles.astype(jnp.int32).astype(jnp.float32) * (2 * np.pi / whole)
         cos, sin = self.magnitude * jnp.cos(angles), self.magnitude * jnp.sin(angles)
         first, second = jnp.split(x.astype(jnp.float32), 2, axis=-1)
         turned = jnp.concatenate([first * cos - second * sin, second * cos + first * sin], axis=-1)

@@ -78,3 +78,16 @@ def test_the_dtype_stays_and_angles_are_float32():
     near, far = (Rotary()(x, jnp.asarray([[place]])) for place in (1000, 1001))
     assert near.dtype == jnp.bfloat16
     assert (near != far).any()
+
+
+def test_far_positions_turn_as_exactly_as_near_ones():
+    """A float32 angle of 65,535 radians is off by 4e-3: relative positions would blur as contexts grow."""
+    x = vectors(1, 3, 1, 64)
+    places = np.array([[5, 4097, 65535]])
+    turned = np.asarray(Rotary()(x, jnp.asarray(places, jnp.int32)), np.float64)
+    first, second = np.split(np.asarray(x, np.float64), 2, axis=-1)
+    angles = places[..., None, None] * Rotary().frequencies(64)
+    wanted = (first + 1j * second) * np.exp(1j * angles)
+    wanted = np.concatenate([wanted.real, wanted.imag], axis=-1)
+    for place, bound in enumerate((1e-6, 1e-5, 2e-4)):
+        np.testing.assert_allclose(turned[:, place], wanted[:, place], atol=bound)
