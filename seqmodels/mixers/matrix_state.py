@@ -25,3 +25,8 @@ def empty_matrix_state(
         convolutions.init_state(batch_size, dtype),
         jnp.zeros(batch_size, jnp.int32),
     )
+
+
+def decayed_recurrence_flops(heads: int, key_dim: int, value_dim: int) -> int:
+    """A token of S_t = diag(e^g) S_{t−1} + k vᵀ and q S_t: each element is decayed, written and read."""
+    return (1 + 2 + 2) * heads * key_dim * value_dim

@@ -42,6 +42,10 @@ class Linear(nnx.Module):
             y = y + jnp.expand_dims(self.bias[...].astype(x.dtype), tuple(range(y.ndim - 1)))
         return y
 
+    def flops_per_token(self) -> int:
+        """Of the product, 2 a multiply-add."""
+        return 2 * self.kernel.size
+
 
 class Embedding(nnx.Module):
     """A table [entries, D] that turns ids into vectors and, where the head is tied, vectors into logits."""

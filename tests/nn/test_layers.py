@@ -8,7 +8,9 @@ from flax import nnx
 
 from seqmodels.nn.dropout import dropout
 from seqmodels.nn.feed_forward import FeedForward, default_feed_forward_width
+from seqmodels.nn.head_output import HeadOutput
 from seqmodels.nn.linear import Embedding, Linear, residual_std
+from seqmodels.nn.low_rank import LowRank
 from seqmodels.nn.norms import LayerNorm, RMSNorm
 from seqmodels.nn.positions import sinusoidal
 from seqmodels.nn.short_convolution import ShortConvolution
@@ -35,6 +37,36 @@ def test_initialisation_scales():
             deviation, rel=0.02
         )
     assert Embedding(256, 256, rngs=nnx.Rngs(0)).table[...].std() == pytest.approx(0.02, rel=0.02)
+
+
+def test_a_low_rank_map_is_the_product_of_its_two():
+    """A bias in the compute dtype would round a gate's float32."""
+    low_rank = LowRank(8, 2, 3, bias=True, rngs=nnx.Rngs(0))
+    low_rank.bias[...] = vectors(3)
+    x = vectors(2, 5, 8, seed=1)
+    down, up, bias = (np.asarray(p[...]) for p in (low_rank.down.kernel, low_rank.up, low_rank.bias))
+    np.testing.assert_allclose(low_rank(x), np.asarray(x) @ down @ up + bias, rtol=1e-5)
+    assert low_rank(x.astype(jnp.bfloat16)).dtype == jnp.float32
+    assert low_rank.flops_per_token() == 2 * (8 * 2 + 2 * 3)
+
+
+@pytest.mark.parametrize("gate", [None, "silu", "sigmoid"])
+@pytest.mark.parametrize("gate_rank", [None, 2])
+def test_heads_are_normalised_then_gated_then_projected(gate, gate_rank):
+    """A norm over all heads at once, or behind the gate, is another mixer."""
+    output = HeadOutput(8, 2, 3, gate=gate, gate_rank=gate_rank, layers=2, rngs=nnx.Rngs(0))
+    output.norm.scale[...] = vectors(2, 3)
+    o, x = vectors(2, 5, 2, 3, seed=1), vectors(2, 5, 8, seed=2)
+    plain = np.asarray(o)
+    wanted = plain / np.sqrt((plain**2).mean(-1, keepdims=True) + 1e-5) * np.asarray(output.norm.scale[...])
+    wanted = wanted.reshape(2, 5, 6)
+    if gate is not None:
+        z = np.asarray(output.gate(x))
+        wanted = wanted / (1 + np.exp(-z)) * (z if gate == "silu" else 1)
+    wanted = wanted @ np.asarray(output.projection.kernel[...])
+    np.testing.assert_allclose(output(o, x), wanted, rtol=1e-4, atol=1e-7)
+    low = output(o.astype(jnp.bfloat16), x.astype(jnp.bfloat16))
+    assert low.dtype == jnp.bfloat16
 
 
 def test_norms():
