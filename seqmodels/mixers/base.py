@@ -123,10 +123,12 @@ def state_elements(mixer: Mixer, length: int) -> int:
     return sum(leaf.size for leaf in leaves if jnp.issubdtype(leaf.dtype, jnp.floating))
 
 
-def heads_and_head_dim(mixer: str, width: int, heads: int | None, head_dim: int | None) -> tuple[int, int]:
+def heads_and_head_dim(
+    mixer: str, width: int, heads: int | None, head_dim: int | None, usual: int = DEFAULT_HEAD_DIM
+) -> tuple[int, int]:
     """The numbers of a mixer of `width` where one or both are left open.
 
-    head_dim: width / heads where heads are given, else 64, or the width where that is smaller.
+    head_dim: width / heads where heads are given, else `usual`, or the width where that is smaller.
     heads: as many of head_dim as fit in the width, at least 1.
     """
     check_positive(mixer, heads=heads, head_dim=head_dim)
@@ -138,7 +140,7 @@ def heads_and_head_dim(mixer: str, width: int, heads: int | None, head_dim: int 
             )
         head_dim = width // heads
     if head_dim is None:
-        head_dim = min(DEFAULT_HEAD_DIM, width)
+        head_dim = min(usual, width)
     return heads or max(1, width // head_dim), head_dim
 
 
