@@ -20,9 +20,11 @@ from seqmodels.ops.arguments import (
     require_shape,
 )
 from seqmodels.ops.linear_attention_chunked import chunked, parallel
+from seqmodels.ops.log_decay import per_token, require_log_decay
 from seqmodels.ops.methods import resolve
 from seqmodels.ops.precision import sum_dtype
 from seqmodels.ops.recurrence import linear_recurrence
+from seqmodels.ops.token_scan import scan_tokens
 
 METHODS = ("sequential", "associative", "chunked", "parallel")
 
@@ -83,12 +85,8 @@ def linear_attention(
         v = jnp.concatenate([v, jnp.ones_like(v[..., :1])], axis=-1)
     state = _joined(initial_state, normalize, (batch, heads, width, v.shape[-1]), dtype)
 
-    g = _per_token(log_decay, length, dtype)
-    order = real = None
-    if segment_ids is not None:
-        order, real = segments.ordinals(segment_ids), segment_ids != 0
-        q, k, v = (jnp.where(real[:, :, None, None], array, 0) for array in (q, k, v))
-        g = None if g is None else jnp.where(real[:, :, None, None], g, 0)
+    g = per_token(log_decay, length, dtype)
+    order, (q, k, v, g) = segments.without_padding(segment_ids, q, k, v, g)
     o, final = {
         "step": _step,
         "sequential": _sequential,
@@ -96,8 +94,7 @@ def linear_attention(
         "chunked": lambda *arguments: chunked(*arguments, chunk_size=chunk_size),
         "parallel": parallel,
     }[method](q, k, v, g, scale, state, order)
-    if real is not None:
-        final = jnp.where(real.any(axis=1)[:, None, None, None], final, state)
+    final = segments.kept_by_padding(segment_ids, state, final)
     if not normalize:
         return o.astype(output), LinearAttentionState(final)
     return _normalized(o).astype(output), LinearAttentionState(final[..., :-1], final[..., -1])
@@ -113,11 +110,7 @@ def _check(q, k, v, log_decay, normalize, initial_state, segment_ids, method, ch
     require_shape(op, "v", v, "[B, T, H, V]", (batch, length, heads, v.shape[-1]))
     require_segment_ids(op, segment_ids, batch, length)
     require_chunk_size(op, "chunk_size", chunk_size)
-    if log_decay is not None and log_decay.shape not in ((heads,), q.shape[:3], q.shape):
-        raise ValueError(
-            f"{op}: log_decay has shape {log_decay.shape}, expected [H] = {(heads,)}, "
-            f"[B, T, H] = {q.shape[:3]} or [B, T, H, K] = {q.shape}."
-        )
+    require_log_decay(op, log_decay, q.shape)
     if initial_state is not None:
         kv, key_sum = initial_state
         require_shape(op, "initial_state.kv", kv, "[B, H, K, V]", (batch, heads, width, v.shape[-1]))
@@ -138,18 +131,6 @@ def _joined(initial_state, normalize, shape, dtype):
     kv, key_sum = initial_state
     state = jnp.concatenate([kv, key_sum[..., None]], axis=-1) if normalize else kv
     return state.astype(dtype)
-
-
-def _per_token(log_decay, length, dtype):
-    """log_decay as [1 or B, T, H, 1 or K], or None."""
-    if log_decay is None:
-        return None
-    if log_decay.ndim == 1:
-        log_decay = jnp.broadcast_to(log_decay[None, None, :], (1, length, log_decay.shape[0]))
-    if log_decay.ndim == 3:
-        log_decay = log_decay[..., None]
-    # e^-1e30 is 0 as e^-inf is, and 0 * -inf in a sum of decays would be NaN.
-    return jnp.maximum(log_decay.astype(dtype), -1e30)
 
 
 def _normalized(o):
@@ -177,18 +158,13 @@ def _step(q, k, v, g, scale, state, order):
 
 def _sequential(q, k, v, g, scale, state, order):
     """A scan over tokens: the equation as it stands."""
-    borders = None if order is None else jnp.diff(order, axis=1, prepend=0) > 0
 
     def body(state, token):
-        q, k, v, g, border = token
-        if border is not None:
-            state = jnp.where(border[:, None, None, None], 0, state)
+        q, k, v, g = token
         state = _update(state, k, v, g)
         return state, _read(state, q, scale)
 
-    tokens = jax.tree.map(lambda array: jnp.moveaxis(array, 1, 0), (q, k, v, g, borders))
-    state, o = jax.lax.scan(body, state, tokens)
-    return jnp.moveaxis(o, 0, 1), state
+    return scan_tokens(body, state, (q, k, v, g), order)
 
 
 def _associative(q, k, v, g, scale, state, order):

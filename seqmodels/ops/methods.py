@@ -25,6 +25,22 @@ FASTEST = {
             "tpu": ((None, "chunked"),),
         },
     ),
+    "delta_rule": (
+        "step",
+        {
+            "cpu": ((None, "sequential"),),
+            "gpu": ((None, "sequential"),),
+            "tpu": ((None, "sequential"),),
+        },
+    ),
+    "dplr": (
+        "step",
+        {
+            "cpu": ((None, "sequential"),),
+            "gpu": ((None, "sequential"),),
+            "tpu": ((None, "sequential"),),
+        },
+    ),
     "selective_scan": (
         "step",
         {

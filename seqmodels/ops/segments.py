@@ -66,3 +66,26 @@ def last_count(segment_ids: jax.Array, before: jax.Array) -> jax.Array:
     last = order[:, -1:]
     inside = ((segment_ids != 0) & (order == last)).sum(axis=1).astype(jnp.int32)
     return inside + jnp.where(last[:, 0] == 0, before, 0)
+
+
+def without_padding(segment_ids: jax.Array | None, *arrays: jax.Array | None):
+    """The ordinals [B, T], and every array [1 or B, T, ...] with zeros at padding.
+
+    Without segment_ids the ordinals are None and the arrays as they are; an array that is None stays None.
+    """
+    if segment_ids is None:
+        return None, arrays
+    real = segment_ids != 0
+
+    def selected(array):
+        return jnp.where(real.reshape(real.shape + (1,) * (array.ndim - 2)), array, 0)
+
+    return ordinals(segment_ids), jax.tree.map(selected, arrays)
+
+
+def kept_by_padding(segment_ids: jax.Array | None, state: jax.Array, final: jax.Array) -> jax.Array:
+    """`final` [B, ...], but where a row is padding alone `state`, bit for bit."""
+    if segment_ids is None:
+        return final
+    real = (segment_ids != 0).any(axis=1)
+    return jnp.where(real.reshape(real.shape + (1,) * (final.ndim - 1)), final, state)
