@@ -201,16 +201,16 @@ def _choose(run: RunDirectory, step: int | str) -> int:
         raise InputError(f"{run.path} has no checkpoint.")
     if step == "latest":
         return present[-1]
+    best = best_step(run.metrics(), present)
     if step == "best":
-        chosen = best_step(run.metrics(), present)
-        if chosen is None:
+        if best is None:
             raise InputError(
                 f"{run.path} has no evaluation to choose the best checkpoint by; --step latest does."
             )
-        return chosen
+        return best
     if str(step) not in map(str, present):
-        shown = ", ".join(map(str, present))
-        raise InputError(f"{run.path} has no checkpoint of step {step}; there are: {shown}, latest, best.")
+        shown = ", ".join([*map(str, present), "latest", *(["best"] if best is not None else [])])
+        raise InputError(f"{run.path} has no checkpoint of step {step}; there are: {shown}.")
     return int(step)
 
 

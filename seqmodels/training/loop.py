@@ -1,6 +1,5 @@
 """The training loop: save, evaluate, next batch, step."""
 
-import gc
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -79,6 +78,3 @@ def run(
             checkpoints.check()
             if step == first + 1:
                 interruption.something_to_save = True
-                with recorder.excluded():
-                    gc.collect()
-                    gc.freeze()  # what lives now lives to the end: the collector need not walk it again

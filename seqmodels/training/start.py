@@ -27,8 +27,10 @@ CHANGEABLE = {
 }
 
 
-def check_start(path: Path, config: Config, resume: Resume, say: Callable[[str], None]) -> None:
+def check_start(path: Path, config: Config, resume: Resume, steps: int, say: Callable[[str], None]) -> None:
     """Applies the rules above as far as the directory and the config go; changes nothing.
+
+    steps: at which the run is to end.
 
     Raises:
         InputError: the directory cannot take this run.
@@ -54,6 +56,8 @@ def check_start(path: Path, config: Config, resume: Resume, say: Callable[[str],
         raise InputError(
             f"{path} holds a run of another config; name another --run-dir, or set back (old -> new):{listed}"
         )
+    if steps < present[-1]:
+        raise InputError(f"train.steps = {steps}, and {path} is already at step {present[-1]}.")
     for each in differences:
         say(f"changed since the run began (old -> new): {each}; the new value holds from here on")
 

@@ -1,6 +1,7 @@
 """`train`: from a config to a trained model in a run directory."""
 
 import contextlib
+import gc
 import json
 import signal
 import time
@@ -14,7 +15,7 @@ from jax.experimental import multihost_utils
 
 from seqmodels import config
 from seqmodels.data.prefetch import Prefetch
-from seqmodels.errors import InputError, Interrupted
+from seqmodels.errors import Interrupted
 from seqmodels.language_model import ModelClass
 from seqmodels.training import hardware, loop, report, startup
 from seqmodels.training.checkpoints import Checkpoints, Restored, restore_params
@@ -88,7 +89,7 @@ def train(
     primary = jax.process_index() == 0
     say = print if primary else _silent
     if path is not None:
-        check_start(path, loaded, resume, say)
+        check_start(path, loaded, resume, steps, say)
     with contextlib.ExitStack() as stack:
         if primary and not check:
             stack.enter_context(Lock(path))
@@ -111,8 +112,6 @@ def train(
         checkpoints = stack.enter_context(contextlib.closing(Checkpoints(run)))
         begun = _begin(job, checkpoints, initial, say)
         evaluated = any(tag.startswith("eval/") for tag in run.metrics_at(begun.step))
-        if begun.step > steps:
-            raise InputError(f"train.steps = {steps}, and {path} is already at step {begun.step}.")
         if begun.step == steps and (evaluated or evaluate_every is None):
             say(f"{path} is finished: it is at step {steps} of {steps}.")
             return
@@ -129,6 +128,8 @@ def train(
                 log.begin(loaded.text, hyperparameters(job, optimizer, seed=seed, steps=steps, **sizes))
         tokens = count_tokens(jax.device_get(begun.state.tokens))
         recorder = Recorder(log, units, plan, step=begun.step, tokens=tokens)
+        gc.collect()
+        gc.freeze()  # what lives now lives to the end: the collector need not walk it between the steps
         stopped = loop.run(
             begun,
             plan=plan,

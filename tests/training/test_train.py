@@ -135,6 +135,7 @@ def test_fewer_steps_than_were_made_are_refused(finished):
     status, output, compilations = train(config, "--run-dir", run, "--gin.train.steps=4")
     assert (status, compilations) == (2, 0)
     assert "train.steps = 4" in output and "already at step 6" in output
+    assert "new value holds" not in output
 
 
 def test_another_config_is_refused_with_each_difference(finished):
