@@ -12,10 +12,14 @@ from seqmodels.ops import causal_conv
 class ShortConvolution(nnx.Module):
     """SiLU of a causal depthwise convolution over the current token and the `width` − 1 before it.
 
-    channels: D; width: W; bias: whether a bias [D] is added. Neither kernel nor bias takes weight decay.
+    channels: D; width: W; bias: whether a bias [D] is added; activation: whether SiLU follows. Neither kernel
+    nor bias takes weight decay.
     """
 
-    def __init__(self, channels: int, width: int, *, bias: bool = False, rngs: nnx.Rngs):
+    def __init__(
+        self, channels: int, width: int, *, bias: bool = False, activation: bool = True, rngs: nnx.Rngs
+    ):
+        self.activation = activation
         bound = width**-0.5
         kernel = jax.random.uniform(rngs.params(), (width, channels), jnp.float32, -bound, bound)
         self.kernel = nnx.Param(kernel, weight_decay=False)
@@ -27,7 +31,7 @@ class ShortConvolution(nnx.Module):
         """x [B, T, D] -> (y [B, T, D] in the dtype of x, the new window [B, W-1, D], oldest first)."""
         bias = None if self.bias is None else self.bias[...]
         y, window = causal_conv(x, self.kernel[...], bias, initial_state=state, segment_ids=segment_ids)
-        return jax.nn.silu(y), window.astype(state.dtype)
+        return jax.nn.silu(y) if self.activation else y, window.astype(state.dtype)
 
     def init_state(self, batch_size: int, dtype=jnp.float32) -> jax.Array:
         """The empty window: the convolution reads zeros before a document."""
@@ -40,11 +44,18 @@ class ShortConvolution(nnx.Module):
 
 
 class ShortConvolutions(nnx.Module):
-    """A short convolution for each of several streams, such as q, k and v; none where `width` is None."""
+    """A short convolution for each of several streams, such as q, k and v; none where `width` is None.
 
-    def __init__(self, channels: Sequence[int], width: int | None, *, rngs: nnx.Rngs):
+    activation: whether SiLU follows them.
+    """
+
+    def __init__(
+        self, channels: Sequence[int], width: int | None, *, activation: bool = True, rngs: nnx.Rngs
+    ):
         sizes = () if width is None else channels
-        self.streams = nnx.List([ShortConvolution(size, width, rngs=rngs) for size in sizes])
+        self.streams = nnx.List(
+            [ShortConvolution(size, width, activation=activation, rngs=rngs) for size in sizes]
+        )
 
     def __call__(
         self, streams: tuple[jax.Array, ...], *, segment_ids: jax.Array | None, state: tuple[jax.Array, ...]
