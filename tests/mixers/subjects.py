@@ -17,12 +17,20 @@ from seqmodels.mixers import MIXERS
 
 WIDTH = 32
 # Small sizes for those arguments that a mixer has.
-SMALL = {"heads": 2, "chunk_size": 16, "block_size": 16}
+SMALL = {"heads": 2, "chunk_size": 16, "block_size": 16, "pool_size": 4}
 # Settings beyond the defaults that the contract must hold for as well: name -> (mixer, arguments).
 VARIANTS = {
     "windowed": ("SoftmaxAttention", {"window": 5, "kv_heads": 1, "conv_width": 4, "qk_norm": True}),
     "alibi": ("SoftmaxAttention", {"position_encoding": "alibi", "softcap": 3.0, "sinks": True}),
+    "learned": (
+        "CompressedAttention",
+        {"window": 5, "pooling": "learned", "kv_heads": 1, "conv_width": 4, "method": "blockwise"},
+    ),
+    "strided": ("CompressedAttention", {"window": 1, "pooling": "strided", "position_encoding": "none"}),
+    "deep": ("LightningAttention", {"layer": 2, "layers": 3, "conv_width": 4}),
+    "narrow-values": ("Retention", {"value_dim": 8, "conv_width": 4}),
     "relu": ("LinearAttention", {"feature_map": "relu", "conv_width": 4}),
+    "wide-recurrence": ("RGLRU", {"recurrence_width": 48, "heads": 3}),
     "unnormalised": ("LinearAttention", {"feature_map": "identity", "normalize": False}),
 }
 
