@@ -2,23 +2,33 @@
 
 from seqmodels.mixers.base import MIXERS, Costs, Mixer
 from seqmodels.mixers.compressed_attention import CompressedAttention
+from seqmodels.mixers.gated_linear_attention import GatedLinearAttention
+from seqmodels.mixers.hgrn2 import HGRN2
 from seqmodels.mixers.lightning_attention import LightningAttention
 from seqmodels.mixers.linear_attention import LinearAttention
 from seqmodels.mixers.lru import LRU
 from seqmodels.mixers.mamba import Mamba
+from seqmodels.mixers.mamba2 import Mamba2
+from seqmodels.mixers.mlstm import MLSTM
 from seqmodels.mixers.retention import Retention
 from seqmodels.mixers.rglru import RGLRU
+from seqmodels.mixers.s5 import S5
 from seqmodels.mixers.softmax_attention import SoftmaxAttention
 
 __all__ = [
+    "HGRN2",
     "LRU",
     "MIXERS",
+    "MLSTM",
     "RGLRU",
+    "S5",
     "CompressedAttention",
     "Costs",
+    "GatedLinearAttention",
     "LightningAttention",
     "LinearAttention",
     "Mamba",
+    "Mamba2",
     "Mixer",
     "Retention",
     "SoftmaxAttention",

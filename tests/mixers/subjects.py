@@ -20,6 +20,7 @@ WIDTH = 32
 SMALL = {"heads": 2, "chunk_size": 16, "block_size": 16, "pool_size": 4}
 # Settings beyond the defaults that the contract must hold for as well: name -> (mixer, arguments).
 VARIANTS = {
+    "unconvolved": ("MLSTM", {"head_dim": 8, "conv_width": None}),
     "windowed": ("SoftmaxAttention", {"window": 5, "kv_heads": 1, "conv_width": 4, "qk_norm": True}),
     "alibi": ("SoftmaxAttention", {"position_encoding": "alibi", "softcap": 3.0, "sinks": True}),
     "learned": (
@@ -27,8 +28,11 @@ VARIANTS = {
         {"window": 5, "pooling": "learned", "kv_heads": 1, "conv_width": 4, "method": "blockwise"},
     ),
     "strided": ("CompressedAttention", {"window": 1, "pooling": "strided", "position_encoding": "none"}),
+    "bounded": ("HGRN2", {"layer": 1, "layers": 3, "conv_width": 4}),
     "deep": ("LightningAttention", {"layer": 2, "layers": 3, "conv_width": 4}),
+    "many-heads": ("Mamba2", {"head_dim": 16, "state_size": 8}),
     "narrow-values": ("Retention", {"value_dim": 8, "conv_width": 4}),
+    "one-head": ("GatedLinearAttention", {"heads": 1, "gate_rank": 3, "conv_width": 4}),
     "relu": ("LinearAttention", {"feature_map": "relu", "conv_width": 4}),
     "wide-recurrence": ("RGLRU", {"recurrence_width": 48, "heads": 3}),
     "unnormalised": ("LinearAttention", {"feature_map": "identity", "normalize": False}),
