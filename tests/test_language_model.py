@@ -12,7 +12,7 @@ from flax import nnx
 from seqmodels.errors import InputError
 from seqmodels.language_model import LanguageModel, abstract, build
 from seqmodels.loss import token_nll
-from seqmodels.mixers import LinearAttention, Mamba, Mixer, SoftmaxAttention
+from seqmodels.mixers import HGRN2, LightningAttention, LinearAttention, Mamba, Mixer, SoftmaxAttention
 from seqmodels.mixers.base import Costs
 from tests.mixers.subjects import agree, randomised, trees_agree
 
@@ -85,6 +85,15 @@ def test_layer_scan_has_the_states_of_the_plain_model():
         logits, last = run(TOKENS[:, :1], nnx.merge(graphdef, params).init_state(3, 4))
         states.append((after, logits, last))
     trees_agree(states[1], states[0])
+
+
+def test_decays_that_depend_on_depth_are_those_of_the_layer_in_a_scan():
+    """The scan hands a mixer its layer as a traced number: decays made of another layer's would train."""
+    pattern = (functools.partial(LightningAttention, heads=2), functools.partial(HGRN2, heads=2))
+    wanted, wanted_gradients = loss_and_gradients(made(4, pattern), key=5)
+    scanned, scanned_gradients = loss_and_gradients(made(4, pattern, layer_scan=True), key=5)
+    np.testing.assert_allclose(scanned, wanted, rtol=1e-6)
+    trees_agree(unrolled(scanned_gradients, len(pattern)), wanted_gradients)
 
 
 class Depth(Mixer):
