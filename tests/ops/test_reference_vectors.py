@@ -59,7 +59,7 @@ def _cases(refs, op, hardest=True):
 
 
 @pytest.mark.parametrize("method", ["sequential", "associative", "chunked", "parallel"])
-@pytest.mark.parametrize("op", ["linear_attn", "simple_gla", "gla", "retention"])
+@pytest.mark.parametrize("op", ["linear_attn", "simple_gla", "gla", "lightning_attn", "retention"])
 def test_linear_attention(refs, op, method):
     """Wrong here: the order of decay and update, the scale, or the side on which the state is read."""
     if op == "gla" and method == "parallel":
@@ -82,6 +82,21 @@ def test_linear_attention(refs, op, method):
 
         checked += _check(file, run, ("q", "k", "v", "g", "h0"))
     assert checked
+
+
+@pytest.mark.parametrize("method", ["sequential", "associative", "chunked", "parallel"])
+def test_linear_attention_as_the_state_space_dual(refs, method):
+    """Mamba-2's core, with q = C, k = B, v = x and no scale; its state is stored transposed."""
+
+    def run(C, B, X, A, h0):
+        state = LinearAttentionState(h0.swapaxes(2, 3))
+        o, final = linear_attention(
+            C, B, X, log_decay=A, scale=1.0, initial_state=state, method=method, chunk_size=16
+        )
+        return o, {"S": final.kv.swapaxes(2, 3)}
+
+    (file,) = _cases(refs, "ssd")
+    assert _check(file, run, ("C", "B", "X", "A", "h0")) == 10
 
 
 @pytest.mark.parametrize("method", ["sequential", "associative"])
