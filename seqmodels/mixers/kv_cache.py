@@ -5,7 +5,7 @@ of the window's size holds position p in slot p mod window and is never full. A 
 slot 0, and what an older one left in the slots is not read, because `position` says how many are in use.
 """
 
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -31,8 +31,11 @@ class KVCache(NamedTuple):
 
 LARGE_FIELDS = ("keys", "values")
 
+# KVCache, or another state with keys, values, position and last_id as there.
+Cache = TypeVar("Cache", bound=tuple)
 
-def positions(cache: KVCache, segment_ids: jax.Array | None, length: int) -> jax.Array:
+
+def positions(cache: Cache, segment_ids: jax.Array | None, length: int) -> jax.Array:
     """[B, T] int32: the position in its document of each of the `length` tokens that follow the cache."""
     if segment_ids is None:
         return cache.position[:, None] + jnp.arange(length, dtype=jnp.int32)[None, :]
@@ -40,14 +43,14 @@ def positions(cache: KVCache, segment_ids: jax.Array | None, length: int) -> jax
 
 
 def append(
-    cache: KVCache,
+    cache: Cache,
     k: jax.Array,
     v: jax.Array,
     places: jax.Array,
     segment_ids: jax.Array | None,
     *,
     ring: bool,
-) -> KVCache:
+) -> Cache:
     """The cache after T more tokens, k [B, T, G, K] and v [B, T, G, V] at the positions `places` [B, T].
 
     Only tokens of each row's last document are written; those beyond the last slot are dropped: `overflow`.
@@ -66,22 +69,26 @@ def append(
         kept &= places >= position[:, None] - slots_in_all
         slots = places % slots_in_all
     slots = jnp.where(kept, slots, slots_in_all)
-    if batch * length == 1:
-        # XLA would turn the scatter of a single update into a slice update and fuse that into each of its
-        # readers, copying the whole cache for them. A second update, beyond the last slot, stops it.
-        slots = jnp.concatenate([slots, jnp.full_like(slots, slots_in_all)], axis=1)
-        k, v = (jnp.concatenate([new, new], axis=1) for new in (k, v))
-    rows = jnp.arange(batch)[:, None]
-    return KVCache(
-        cache.keys.at[rows, :, slots].set(k.astype(cache.keys.dtype), mode="drop"),
-        cache.values.at[rows, :, slots].set(v.astype(cache.values.dtype), mode="drop"),
-        cache.windows,
-        position,
-        current_id(segment_ids, cache.last_id),
+    return cache._replace(
+        keys=written(cache.keys, k.swapaxes(1, 2), slots),
+        values=written(cache.values, v.swapaxes(1, 2), slots),
+        position=position,
+        last_id=current_id(segment_ids, cache.last_id),
     )
 
 
-def held(cache: KVCache, *, ring: bool) -> tuple[jax.Array, jax.Array]:
+def written(array: jax.Array, new: jax.Array, slots: jax.Array) -> jax.Array:
+    """array [B, G, S, K] with new [B, G, T, K] in its `slots` [B, T]; what is for slot S is dropped."""
+    if slots.size == 1:
+        # XLA would turn the scatter of a single update into a slice update and fuse that into each of its
+        # readers, copying the whole cache for them. A second update, beyond the last slot, stops it.
+        slots = jnp.concatenate([slots, jnp.full_like(slots, array.shape[2])], axis=1)
+        new = jnp.concatenate([new, new], axis=2)
+    rows = jnp.arange(array.shape[0])[:, None]
+    return array.at[rows, :, slots].set(new.swapaxes(1, 2).astype(array.dtype), mode="drop")
+
+
+def held(cache: Cache, *, ring: bool) -> tuple[jax.Array, jax.Array]:
     """([B, S] bool: which slots are in use, [B, S] int32: the positions of the tokens in them)."""
     slots = jnp.arange(cache.keys.shape[2], dtype=jnp.int32)[None, :]
     newest = cache.position[:, None] - 1
@@ -92,18 +99,17 @@ def held(cache: KVCache, *, ring: bool) -> tuple[jax.Array, jax.Array]:
     return (places >= 0) & (places <= newest), places
 
 
-def overflow(cache: KVCache) -> jax.Array:
-    """[B] bool: rows whose document no longer fits a cache that is no ring buffer.
+def overflow(position: jax.Array, capacity: int) -> jax.Array:
+    """[B] bool: rows whose document, of `position` [B] tokens, no longer fits a cache for `capacity` tokens.
 
     Raises InputError with the numbers where they are known; compiled code cannot raise, and its caller turns
     these rows into NaN.
     """
-    capacity = cache.keys.shape[2]
-    full = cache.position > capacity
+    full = position > capacity
     if not isinstance(full, jax.core.Tracer) and full.any():
         row = int(np.argmax(full))
         raise InputError(
             f"The key/value cache has room for {capacity} tokens and row {row} would hold "
-            f"{int(cache.position[row])}; pass init_state a max_length that large."
+            f"{int(position[row])}; pass init_state a max_length that large."
         )
     return full

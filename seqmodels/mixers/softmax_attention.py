@@ -125,7 +125,8 @@ class SoftmaxAttention(Mixer):
         else:
             o = self._attend_both(q, k, v, state, places, segment_ids)
         if not alone and not ring:
-            o = jnp.where(kv_cache.overflow(after)[:, None, None, None], jnp.nan, o)
+            full = kv_cache.overflow(after.position, after.keys.shape[2])
+            o = jnp.where(full[:, None, None, None], jnp.nan, o)
         return self.output(o.reshape(batch, length, -1)), after
 
     def _attend(self, q, k, v, **who_and_where):

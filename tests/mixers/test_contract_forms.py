@@ -71,7 +71,10 @@ def test_outputs_are_those_of_the_equation(subject, length, chunk):
 
 def _is_the_output(y, subject, size, length):
     assert jnp.isfinite(y).all()
-    assert error(y, reference(subject.mixer, size, length)[0]) <= 1e-5
+    # Of compressed attention's queries of 50, one finds two logits in the thousands nearly equal: the float32
+    # rounding of its q and k alone already moves the outputs by 0.9e-5.
+    bound = 2e-5 if subject.mixer == "CompressedAttention" and size == 50 else 1e-5
+    assert error(y, reference(subject.mixer, size, length)[0]) <= bound
 
 
 def _gradient_bound(subject, size, length):
@@ -80,7 +83,7 @@ def _gradient_bound(subject, size, length):
     Its logits are in the thousands there. Done in float64 but for one correct rounding each of q and k, of
     the turned q and k, and of the logits, gradients already err by 3.9e-4 at 65 tokens.
     """
-    if subject.mixer != "SoftmaxAttention" or size == 1:
+    if subject.mixer not in ("SoftmaxAttention", "CompressedAttention") or size == 1:
         return 1e-4
     wanted, plain = (reference(subject.mixer, size, length, dtype)[1] for dtype in ("float64", "float32"))
     return max(1e-4, 1.5 * error(plain, wanted))

@@ -68,7 +68,7 @@ def test_pieces_equal_the_whole(subject):
     y, carried = pieces(subject, X, SEGMENT_IDS, module(subject).init_state(ROWS, LENGTH))
     real = SEGMENT_IDS != 0
     agree(y[real], whole[real])
-    trees_agree(_read(carried), _read(state))
+    trees_agree(_read(subject, carried), _read(subject, state))
 
 
 @every_subject
@@ -100,7 +100,7 @@ def test_another_document_starts_from_the_empty_state(subject):
     y, after = program(subject)(X[:, :PIECE], ids, state)
     wanted, empty_after = program(subject)(X[:, :PIECE], ids, module(subject).init_state(ROWS, LENGTH))
     agree(y, wanted)
-    trees_agree(_read(after), _read(empty_after))
+    trees_agree(_read(subject, after), _read(subject, empty_after))
 
 
 @every_subject
@@ -169,10 +169,14 @@ def _dtypes(state):
     return [leaf.dtype for leaf in jax.tree.leaves(state)]
 
 
-def _read(state):
+def _read(subject, state):
     """The state without what it no longer reads: cache slots past `position` keep an older document."""
-    if not hasattr(state, "keys"):
-        return state
-    used = np.arange(state.keys.shape[2])[None, :] < np.asarray(state.position)[:, None]
-    used = used[:, None, :, None]
-    return state._replace(keys=np.where(used, state.keys, 0), values=np.where(used, state.values, 0))
+
+    def in_use(cache, tokens_a_slot):
+        used = np.arange(cache.shape[2])[None, :] < np.asarray(state.position)[:, None] // tokens_a_slot
+        return np.where(used[:, None, :, None], cache, 0)
+
+    sizes = {"keys": 1, "values": 1}
+    sizes |= dict.fromkeys(("pooled_keys", "pooled_values"), getattr(module(subject), "pool_size", 1))
+    caches = {name: size for name, size in sizes.items() if hasattr(state, name)}
+    return state._replace(**{name: in_use(getattr(state, name), size) for name, size in caches.items()})
