@@ -2,6 +2,7 @@
 
 from seqmodels.mixers.base import MIXERS, Costs, Mixer
 from seqmodels.mixers.compressed_attention import CompressedAttention
+from seqmodels.mixers.delta_net import DeltaNet, GatedDeltaNet, KimiDeltaAttention
 from seqmodels.mixers.gated_linear_attention import GatedLinearAttention
 from seqmodels.mixers.hgrn2 import HGRN2
 from seqmodels.mixers.lightning_attention import LightningAttention
@@ -12,6 +13,7 @@ from seqmodels.mixers.mamba2 import Mamba2
 from seqmodels.mixers.mlstm import MLSTM
 from seqmodels.mixers.retention import Retention
 from seqmodels.mixers.rglru import RGLRU
+from seqmodels.mixers.rwkv7 import RWKV7
 from seqmodels.mixers.s5 import S5
 from seqmodels.mixers.softmax_attention import SoftmaxAttention
 
@@ -21,10 +23,14 @@ __all__ = [
     "MIXERS",
     "MLSTM",
     "RGLRU",
+    "RWKV7",
     "S5",
     "CompressedAttention",
     "Costs",
+    "DeltaNet",
+    "GatedDeltaNet",
     "GatedLinearAttention",
+    "KimiDeltaAttention",
     "LightningAttention",
     "LinearAttention",
     "Mamba",

@@ -35,11 +35,11 @@ class Linear(nnx.Module):
         self.kernel = nnx.Param(std * jax.random.normal(rngs.params(), (inputs, outputs), jnp.float32))
         self.bias = nnx.Param(jnp.zeros(outputs, jnp.float32), weight_decay=False) if bias else None
 
-    def __call__(self, x: jax.Array) -> jax.Array:
-        """[..., inputs] -> [..., outputs], in the dtype of x."""
-        y = product(x, self.kernel[...].astype(x.dtype))
+    def __call__(self, x: jax.Array, *, dtype: jnp.dtype | None = None) -> jax.Array:
+        """[..., inputs] -> [..., outputs], in `dtype` or in that of x."""
+        y = product(x, self.kernel[...].astype(x.dtype), dtype=dtype)
         if self.bias is not None:
-            y = y + jnp.expand_dims(self.bias[...].astype(x.dtype), tuple(range(y.ndim - 1)))
+            y = y + jnp.expand_dims(self.bias[...].astype(y.dtype), tuple(range(y.ndim - 1)))
         return y
 
     def flops_per_token(self) -> int:

@@ -17,7 +17,7 @@ from seqmodels.mixers import MIXERS
 
 WIDTH = 32
 # Small sizes for those arguments that a mixer has.
-SMALL = {"heads": 2, "chunk_size": 16, "block_size": 16, "pool_size": 4}
+SMALL = {"heads": 2, "chunk_size": 16, "block_size": 16}
 # Settings beyond the defaults that the contract must hold for as well: name -> (mixer, arguments).
 VARIANTS = {
     "unconvolved": ("MLSTM", {"head_dim": 8, "conv_width": None}),
@@ -25,14 +25,28 @@ VARIANTS = {
     "alibi": ("SoftmaxAttention", {"position_encoding": "alibi", "softcap": 3.0, "sinks": True}),
     "learned": (
         "CompressedAttention",
-        {"window": 5, "pooling": "learned", "kv_heads": 1, "conv_width": 4, "method": "blockwise"},
+        {
+            "window": 5,
+            "pool_size": 4,
+            "pooling": "learned",
+            "kv_heads": 1,
+            "conv_width": 4,
+            "method": "blockwise",
+        },
     ),
-    "strided": ("CompressedAttention", {"window": 1, "pooling": "strided", "position_encoding": "none"}),
+    "strided": (
+        "CompressedAttention",
+        {"window": 1, "pool_size": 3, "pooling": "strided", "position_encoding": "none"},
+    ),
     "bounded": ("HGRN2", {"layer": 1, "layers": 3, "conv_width": 4}),
     "deep": ("LightningAttention", {"layer": 2, "layers": 3, "conv_width": 4}),
     "many-heads": ("Mamba2", {"head_dim": 16, "state_size": 8}),
     "narrow-values": ("Retention", {"value_dim": 8, "conv_width": 4}),
     "one-head": ("GatedLinearAttention", {"heads": 1, "gate_rank": 3, "conv_width": 4}),
+    "reflecting": ("DeltaNet", {"negative_eigenvalues": True, "conv_width": 2}),
+    "few-values": ("GatedDeltaNet", {"value_dim": 8, "heads": 1}),
+    "safe": ("KimiDeltaAttention", {"safe_gate": True, "gate_rank": 3}),
+    "few-ranks": ("RWKV7", {"rank": 3, "head_dim": 8, "layer": 1, "layers": 2}),
     "relu": ("LinearAttention", {"feature_map": "relu", "conv_width": 4}),
     "wide-recurrence": ("RGLRU", {"recurrence_width": 48, "heads": 3}),
     "unnormalised": ("LinearAttention", {"feature_map": "identity", "normalize": False}),

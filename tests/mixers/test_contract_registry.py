@@ -13,7 +13,7 @@ from seqmodels.mixers import MIXERS, Mixer
 from tests.mixers.subjects import VARIANTS
 
 # Words in the names of parameters that take no decay.
-NO_DECAY = ("_log", "A_imag", "Lambda", "D']", "bias", "scale", "convolution", "sinks")
+NO_DECAY = ("_log", "A_imag", "Lambda", "D']", "bias", "scale", "convolution", "sinks", "lerp")
 
 every_mixer = pytest.mark.parametrize("name", MIXERS)
 

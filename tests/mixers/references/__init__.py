@@ -5,6 +5,7 @@ Recurrent mixers step through time; attention holds every pair. Being JAX, refer
 """
 
 from tests.mixers.references.compressed_attention import compressed_attention
+from tests.mixers.references.delta_net import delta_net, gated_delta_net, kimi_delta_attention
 from tests.mixers.references.diagonal import lru, s5
 from tests.mixers.references.fixed_decay import lightning_attention, retention
 from tests.mixers.references.gated_memory import gated_linear_attention, hgrn2
@@ -13,13 +14,17 @@ from tests.mixers.references.mamba import mamba
 from tests.mixers.references.mamba2 import mamba2
 from tests.mixers.references.mlstm import mlstm
 from tests.mixers.references.rglru import rglru
+from tests.mixers.references.rwkv7 import rwkv7
 from tests.mixers.references.softmax_attention import softmax_attention
 
 # Every registered mixer has an entry: the forms test refuses one without.
 REFERENCES = {
     "CompressedAttention": compressed_attention,
+    "DeltaNet": delta_net,
+    "GatedDeltaNet": gated_delta_net,
     "GatedLinearAttention": gated_linear_attention,
     "HGRN2": hgrn2,
+    "KimiDeltaAttention": kimi_delta_attention,
     "LRU": lru,
     "LightningAttention": lightning_attention,
     "LinearAttention": linear_attention,
@@ -27,6 +32,7 @@ REFERENCES = {
     "Mamba": mamba,
     "Mamba2": mamba2,
     "RGLRU": rglru,
+    "RWKV7": rwkv7,
     "Retention": retention,
     "S5": s5,
     "SoftmaxAttention": softmax_attention,
