@@ -55,7 +55,7 @@ def softmax_attention(
       sinks: [H] logits that join the softmax's denominator alone.
       slopes: [H] ALiBi slopes: slope * (pos_i - pos_j) is taken off the logits (Press et al. 2022).
       method: "parallel" holds the [T, S] logits, "blockwise" never does, "auto" takes the faster one.
-      block_size: keys and queries a block of "blockwise".
+      block_size: keys and queries a block of "blockwise", which joins up to 4 blocks a side in long rows.
 
     Returns:
       [B, T, H, V] in the dtype of v. Logits and softmax are float32.

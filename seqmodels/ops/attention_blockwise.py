@@ -20,6 +20,9 @@ import jax.numpy as jnp
 from seqmodels.ops.attention_logits import Places, across, along, logits
 from seqmodels.ops.precision import sum_dtype
 
+# Blocks a side.
+LARGEST_TILE = 4
+
 
 def blockwise(q, k, v, queries, keys, sinks, slopes, rule, block_size):
     """Attention outputs [B, T, G, R, V].
@@ -28,7 +31,7 @@ def blockwise(q, k, v, queries, keys, sinks, slopes, rule, block_size):
     [B or 1, S]; sinks, slopes: [G, R] or None; rule: `Rule`.
     """
     batch, length, groups, ratio, _ = q.shape
-    q_size, k_size = min(block_size, length), min(block_size, k.shape[1])
+    q_size, k_size = (_tile(block_size, size, rule.window) for size in (length, k.shape[1]))
     # One transpose each, straight from and to the caller's layout: two in a row are slow loops on CPUs.
     q = _split(q, q_size).transpose(1, 0, 3, 4, 2, 5).reshape(-1, batch, groups, ratio * q_size, q.shape[-1])
     k, v = (_split(array, k_size).transpose(1, 0, 3, 2, 4) for array in (k, v))
@@ -40,6 +43,15 @@ def blockwise(q, k, v, queries, keys, sinks, slopes, rule, block_size):
     o = _attend(rule, q, k, v, queries, keys, sinks, slopes)
     o = o.reshape(-1, batch, groups, ratio, q_size, v.shape[-1]).transpose(1, 0, 4, 2, 3, 5)
     return o.reshape(batch, -1, groups, ratio, v.shape[-1])[:, :length]
+
+
+def _tile(block_size, length, window):
+    """Tokens a side of the squares of logits: up to 4 blocks in long rows, where larger products win more
+    than the unseen half of the squares on the diagonal costs (on CPUs a quarter of the time at 2048 tokens).
+    """
+    reach = length if window is None else min(length, window)
+    blocks = max(1, min(LARGEST_TILE, reach // (4 * block_size)))
+    return min(blocks * block_size, length)
 
 
 def _split(array, size):
