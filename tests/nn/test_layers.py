@@ -11,7 +11,7 @@ from seqmodels.nn.feed_forward import FeedForward, default_feed_forward_width
 from seqmodels.nn.head_output import HeadOutput
 from seqmodels.nn.linear import Embedding, Linear, residual_std
 from seqmodels.nn.low_rank import LowRank
-from seqmodels.nn.norms import LayerNorm, RMSNorm
+from seqmodels.nn.norms import GroupNorm, LayerNorm, RMSNorm, l2_norm
 from seqmodels.nn.positions import sinusoidal
 from seqmodels.nn.short_convolution import ShortConvolution
 
@@ -48,6 +48,37 @@ def test_a_low_rank_map_is_the_product_of_its_two():
     np.testing.assert_allclose(low_rank(x), np.asarray(x) @ down @ up + bias, rtol=1e-5)
     assert low_rank(x.astype(jnp.bfloat16)).dtype == jnp.float32
     assert low_rank.flops_per_token() == 2 * (8 * 2 + 2 * 3)
+
+
+@pytest.mark.parametrize(
+    ("activation", "function"), [("tanh", np.tanh), ("sigmoid", lambda y: 1 / (1 + np.exp(-y)))]
+)
+def test_a_low_rank_map_bends_between_its_products(activation, function):
+    """After the second product, where a gate's own function stands, it would be another map."""
+    low_rank = LowRank(8, 2, 3, activation=activation, rngs=nnx.Rngs(0))
+    low_rank.down.kernel[...] = vectors(8, 2, seed=2)
+    x = vectors(2, 5, 8, seed=1)
+    down, up = np.asarray(low_rank.down.kernel[...]), np.asarray(low_rank.up[...])
+    np.testing.assert_allclose(low_rank(x), function(np.asarray(x) @ down) @ up, rtol=1e-5, atol=1e-7)
+
+
+def test_vectors_of_length_one():
+    """1e-6 under the root keeps 0 at 0 with a finite slope; a mean for the sum would be an RMS norm."""
+    x = vectors(3, 5)
+    np.testing.assert_allclose((np.asarray(l2_norm(x)) ** 2).sum(-1), 1, rtol=1e-5)
+    np.testing.assert_allclose(l2_norm(2e-3 * jnp.ones(4)), 2e-3 / np.sqrt(17e-6), rtol=1e-5)
+    np.testing.assert_array_equal(jax.grad(lambda x: l2_norm(x).sum())(jnp.zeros(4)), np.full(4, 1000.0))
+
+
+def test_group_norm_takes_mean_and_variance_of_each_head():
+    """Over all heads at once, or without the mean, it would be another norm."""
+    norm = GroupNorm(2, 3, epsilon=0.1)
+    norm.scale[...], norm.bias[...] = vectors(2, 3), vectors(2, 3, seed=1)
+    x = vectors(2, 5, 2, 3, seed=2)
+    plain = np.asarray(x, np.float64)
+    wanted = (plain - plain.mean(-1, keepdims=True)) / np.sqrt(plain.var(-1, keepdims=True) + 0.1)
+    wanted = wanted * np.asarray(norm.scale[...]) + np.asarray(norm.bias[...])
+    np.testing.assert_allclose(norm(x), wanted, rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize("gate", [None, "silu", "sigmoid"])
