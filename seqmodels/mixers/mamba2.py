@@ -125,10 +125,9 @@ def state_space(x, dt, A, B, C, D, memory, *, segment_ids, method, chunk_size) -
     x [B, T, H, P]; dt [B, T, H] float32; A < 0 and D [H]; B, C [B, T, N]; memory [B, H, N, P]. Returns y like
     x, and the memory after it.
     """
-    heads = (*x.shape[:3], B.shape[-1])
     y, after = linear_attention(
-        jnp.broadcast_to(C[:, :, None, :], heads),
-        jnp.broadcast_to(B[:, :, None, :], heads),
+        C[:, :, None, :],
+        B[:, :, None, :],
         (dt[..., None] * x.astype(jnp.float32)).astype(x.dtype),
         log_decay=dt * A[None, None, :],
         scale=1.0,

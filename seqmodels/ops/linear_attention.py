@@ -55,8 +55,8 @@ def linear_attention(
     """o_t = scale q_t^T S_t with S_t = diag(e^{g_t}) S_{t-1} + k_t v_t^T, S empty before every document.
 
     Args:
-      q: [B, T, H, K] queries, after their feature map.
-      k: [B, T, H, K] keys, after theirs.
+      q: [B, T, H, K] queries, after their feature map; [B, T, 1, K] where all heads share them and the keys.
+      k: like q, keys, after their feature map.
       v: [B, T, H, V] values.
       log_decay: g, None | [H] | [B, T, H] | [B, T, H, K], all <= 0.
       scale: multiplies q; None: K**-0.5.
@@ -78,13 +78,16 @@ def linear_attention(
     q, k, v, log_decay, initial_state, segment_ids = as_arrays(q, k, v, log_decay, initial_state, segment_ids)
     method = _check(q, k, v, log_decay, normalize, initial_state, segment_ids, method, chunk_size)
     output, dtype = v.dtype, sum_dtype(v.dtype)
-    batch, length, heads, width = k.shape
+    batch, length, heads, width = *v.shape[:3], k.shape[3]
     scale = 1.0 if normalize else width**-0.5 if scale is None else float(scale)
     if normalize:
         # The sum of keys is one more value channel that always holds 1.
         v = jnp.concatenate([v, jnp.ones_like(v[..., :1])], axis=-1)
     state = _joined(initial_state, normalize, (batch, heads, width, v.shape[-1]), dtype)
 
+    if method not in ("chunked", "parallel") or log_decay is None or log_decay.ndim == 4:
+        # Under a decay a head, heads that share q and k share their products too: half the time and memory.
+        q, k = (jnp.broadcast_to(array, (batch, length, heads, width)) for array in (q, k))
     g = per_token(log_decay, length, dtype)
     order, (q, k, v, g) = segments.without_padding(segment_ids, q, k, v, g)
     o, final = {
@@ -104,13 +107,14 @@ def _check(q, k, v, log_decay, normalize, initial_state, segment_ids, method, ch
     """Refuse what does not fit, and return the method to run."""
     op = "linear_attention"
     require_rank(op, "q", q, "[B, T, H, K]")
-    batch, length, heads, width = q.shape
     require_shape(op, "k", k, "[B, T, H, K]", q.shape)
     require_rank(op, "v", v, "[B, T, H, V]")
+    batch, length, shared, width = q.shape
+    heads = v.shape[2] if shared == 1 else shared
     require_shape(op, "v", v, "[B, T, H, V]", (batch, length, heads, v.shape[-1]))
     require_segment_ids(op, segment_ids, batch, length)
     require_chunk_size(op, "chunk_size", chunk_size)
-    require_log_decay(op, log_decay, q.shape)
+    require_log_decay(op, log_decay, (batch, length, heads, width))
     if initial_state is not None:
         kv, key_sum = initial_state
         require_shape(op, "initial_state.kv", kv, "[B, H, K, V]", (batch, heads, width, v.shape[-1]))

@@ -236,6 +236,37 @@ def test_memory_grows_linearly_and_no_state_stands_for_every_token(kind):
     assert long <= 2.2 * short
 
 
+@pytest.mark.parametrize("kind", ["none", "token", "channel"])
+@pytest.mark.parametrize("method", ["auto", "sequential", "chunked"])
+def test_heads_may_share_queries_and_keys(method, kind):
+    """Wrong here: shared products meet another head's decay, or lose the gradient of all heads but one."""
+    length = 1 if method == "auto" else 21
+    rng = np.random.default_rng(0)
+    q, k, v, kv, _, g = _inputs(rng, kind, length, batch=3)
+    ids = random_segment_ids(rng, 3, length)
+    cotangent = rng.normal(size=v.shape).astype(np.float32)
+
+    @jax.jit
+    def outcome(q, k, v, g):
+        def run(q, k, v, g):
+            o, final = linear_attention(
+                q, k, v, log_decay=g, initial_state=LinearAttentionState(kv), segment_ids=ids, method=method,
+                chunk_size=8,
+            )  # fmt: skip
+            return o, final.kv
+
+        (o, final), pull = jax.vjp(run, q, k, v, g)
+        return o, final, *pull((cotangent, jnp.ones_like(final)))
+
+    q, k = q[:, :, :1], k[:, :, :1]
+    got = outcome(q, k, v, g)
+    want = list(outcome(*(np.repeat(array, HEADS, axis=2) for array in (q, k)), v, g))
+    want[2:4] = (gradient.sum(axis=2, keepdims=True) for gradient in want[2:4])
+    for one, other in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
+        assert one.shape == other.shape
+        assert relative_rms(one, other) <= 1e-6
+
+
 STATE = jnp.ones((2, 3, 8, 8))
 
 
