@@ -64,7 +64,7 @@ def test_sizes():
 
 @pytest.mark.parametrize("length", [5, 37])
 def test_the_published_layer(refs, length):
-    """A's sign, dt in both of its places, no scale, and D, in outputs of mamba_ssm with two groups of heads."""
+    """A's sign, dt in both of its places, no scale, and D: outputs of mamba_ssm with two groups of heads."""
     case = np.load(Path(refs, "ops", "ssd_full", f"T{length}.npz"))
     x, dt, A, D = (case["in_" + name] for name in ("x", "dt", "A", "D"))
     dt = np.logaddexp(dt + case["in_dt_bias"], 0).astype(np.float32)
