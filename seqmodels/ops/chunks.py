@@ -18,6 +18,18 @@ def pad_tail(array: jax.Array, size: int, mode: str = "constant") -> jax.Array:
     return jnp.pad(array, ((0, 0), (0, tail)) + ((0, 0),) * (array.ndim - 2), mode=mode)
 
 
+def fold_chunks(body, size, state, tokens, marks):
+    """`scan_chunks` for any T: the last chunk is filled with tokens of 0 that carry the last token's marks.
+
+    Of the tokens added, body must leave nothing in the state. Returns (state, outputs [b, T, ...]).
+    """
+    length = jax.tree.leaves(tokens)[0].shape[1]
+    tokens = jax.tree.map(lambda array: pad_tail(array, size), tokens)
+    marks = jax.tree.map(lambda array: pad_tail(array, size, "edge"), marks)
+    state, outputs = scan_chunks(body, size, state, tokens, marks)
+    return state, jax.tree.map(lambda array: array[:, :length], outputs)
+
+
 @partial(jax.custom_vjp, nondiff_argnums=(0, 1))
 def scan_chunks(body, size, state, tokens, marks):
     """Fold `body(state, tokens, marks) -> (state, outputs)` over chunks of `size` tokens.

@@ -17,12 +17,13 @@ from seqmodels.ops.arguments import (
     require_segment_ids,
     require_shape,
 )
+from seqmodels.ops.dplr_chunked import chunked
 from seqmodels.ops.log_decay import per_token
 from seqmodels.ops.methods import resolve
 from seqmodels.ops.precision import sum_dtype
 from seqmodels.ops.token_scan import scan_tokens
 
-METHODS = ("sequential",)
+METHODS = ("sequential", "chunked")
 
 
 def dplr(
@@ -52,8 +53,8 @@ def dplr(
       scale: multiplies q; None: K**-0.5.
       initial_state: [B, H, K, V], of the document of the row's first real token; None: zeros.
       segment_ids: [B, T] int32, 0 for padding; None: one document, which continues `initial_state`.
-      method: "sequential" steps through time, "auto" the fastest.
-      chunk_size: tokens a chunk of "chunked".
+      method: "sequential" steps through time, "chunked" takes products inside chunks, "auto" the fastest.
+      chunk_size: tokens a chunk of "chunked"; the next power of 2.
 
     Returns:
       o [B, T, H, V] in the dtype of v, and the state [B, H, K, V] after the last real token of each row's
@@ -76,6 +77,7 @@ def dplr(
     o, final = {
         "step": _step,
         "sequential": _sequential,
+        "chunked": partial(chunked, chunk_size=chunk_size),
     }[method](q, k, v, a, b, g, scale, state, order)
     return o.astype(output), segments.kept_by_padding(segment_ids, state, final)
 

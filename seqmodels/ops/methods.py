@@ -28,17 +28,17 @@ FASTEST = {
     "delta_rule": (
         "step",
         {
-            "cpu": ((None, "sequential"),),
-            "gpu": ((None, "sequential"),),
-            "tpu": ((None, "sequential"),),
+            "cpu": ((None, "chunked"),),
+            "gpu": ((None, "chunked"),),
+            "tpu": ((None, "chunked"),),
         },
     ),
     "dplr": (
         "step",
         {
-            "cpu": ((None, "sequential"),),
-            "gpu": ((None, "sequential"),),
-            "tpu": ((None, "sequential"),),
+            "cpu": ((None, "chunked"),),
+            "gpu": ((None, "chunked"),),
+            "tpu": ((None, "chunked"),),
         },
     ),
     "selective_scan": (
@@ -47,6 +47,14 @@ FASTEST = {
             "cpu": ((None, "chunked"),),
             "gpu": ((None, "chunked"),),
             "tpu": ((None, "chunked"),),
+        },
+    ),
+    "long_convolution": (
+        "blockwise",
+        {
+            "cpu": ((256, "blockwise"), (None, "fft")),
+            "gpu": ((256, "blockwise"), (None, "fft")),
+            "tpu": ((None, "blockwise"),),
         },
     ),
     "softmax_attention": (
