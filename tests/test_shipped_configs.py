@@ -5,10 +5,13 @@ from pathlib import Path
 
 import gin
 import jax
+import numpy as np
 import pytest
 
 from seqmodels import config, registry  # noqa: F401  (what the configs name)
-from seqmodels.language_model import abstract
+from seqmodels.language_model import abstract, build
+from seqmodels.training.norms import kinds_of_layers
+from seqmodels.training.step import initial_state, make_step
 from tests.small_run import ROOT, train_process
 
 # Budgets are included by the configs beside them; data configs go behind a model's (tests/data).
@@ -37,13 +40,13 @@ def compared(folder: str) -> list[Path]:
     return [path for path in SHIPPED if path.parent.name == folder]
 
 
-def load(path: Path) -> dict:
-    """The bindings of `train` after loading a shipped config."""
-    config.load([ROOT / path], [])
+def load(path: Path, *overrides: str) -> dict:
+    """The bindings of `train` after loading a shipped config and what overrides it."""
+    config.load([ROOT / path], overrides)
     return gin.get_bindings("train")
 
 
-@pytest.mark.parametrize("path", SHIPPED, ids=str)
+@pytest.mark.parametrize("path", [path for path in SHIPPED if path.parent.name != "mixers"], ids=str)
 def test_every_shipped_config_trains(path: Path, tmp_path: Path):
     """A config that no longer fits the code is found by its first user otherwise."""
     overrides = TINY if "recall" in path.parts else TINY | TEXT
@@ -51,6 +54,35 @@ def test_every_shipped_config_trains(path: Path, tmp_path: Path):
     done = train_process(path, "--run-dir", tmp_path / "run", *flags)
     assert done.returncode == 0, done.stderr
     assert "done: 1 steps" in done.stdout
+
+
+@pytest.mark.parametrize("path", compared("mixers"), ids=lambda path: path.stem)
+def test_every_mixer_learns(path: Path):
+    """A mixer whose gradients are lost, or whose initialisation is off, stays where it began."""
+    tiny = {"LanguageModel.width": 32, "LanguageModel.feed_forward_width": 32, "AdamW.warmup_steps": 2}
+    load(path)
+    tiny["LanguageModel.depth"] = len(gin.query_parameter("LanguageModel.mixers"))
+    train = load(path, *(f"{name} = {value}" for name, value in tiny.items()))
+    graphdef, params, decays = build(train["model"], 256, 0)
+    update = train["optimizer"].build(decays, 20)
+    step = jax.jit(make_step(graphdef, kinds_of_layers(graphdef, params), update, seed=0))
+    state, batch, losses = initial_state(params, update), rows_of_text(8, 64), []
+    for _ in range(20):
+        state, metrics = step(state, batch)
+        losses.append(float(metrics.loss))
+    assert sum(losses[-5:]) < sum(losses[:5])
+
+
+def rows_of_text(rows: int, length: int) -> dict[str, np.ndarray]:
+    """One batch of this file's bytes, in one micro-batch."""
+    text = np.frombuffer(Path(__file__).read_bytes(), np.uint8).astype(np.int32)
+    ones = np.ones((1, rows, length))
+    return {
+        "tokens": text[: rows * length].reshape(1, rows, length),
+        "targets": text[1 : rows * length + 1].reshape(1, rows, length),
+        "segment_ids": ones.astype(np.int32),
+        "loss_weights": ones.astype(np.float32),
+    }
 
 
 @pytest.mark.parametrize("folder", ["mixers", "recall"])
