@@ -20,10 +20,8 @@ from seqmodels.mixers.matrix_state import MatrixState, decayed_recurrence_flops
 from seqmodels.nn.linear import Linear, residual_std
 from seqmodels.nn.norms import RMSNorm
 from seqmodels.nn.short_convolution import ShortConvolution
-from seqmodels.nn.time_steps import inverse_softplus_steps
+from seqmodels.nn.time_steps import inverse_softplus_steps, log_rates
 from seqmodels.ops import LinearAttentionState, linear_attention
-
-RATES = (1.0, 16.0)
 
 
 @register
@@ -74,8 +72,7 @@ class Mamba2(Mixer):
         self.input = Linear(width, inner + convolved + self.heads, rngs=rngs)
         self.convolution = ShortConvolution(convolved, conv_width, bias=True, rngs=rngs)
         self.dt_bias = nnx.Param(inverse_softplus_steps(self.heads, rngs), weight_decay=False)
-        rates = jax.random.uniform(rngs.params(), self.heads, jnp.float32, *RATES)
-        self.A_log = nnx.Param(jnp.log(rates), weight_decay=False)
+        self.A_log = nnx.Param(log_rates(self.heads, rngs), weight_decay=False)
         self.D = nnx.Param(jnp.ones(self.heads, jnp.float32), weight_decay=False)
         self.norm = RMSNorm(inner)
         self.output = Linear(inner, width, std=residual_std(layers), rngs=rngs)
