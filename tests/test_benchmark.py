@@ -77,6 +77,9 @@ def test_the_ops_run_forward_and_backward(part):
     ops, comparison = part("ops"), part("comparison")
     lines, verdicts = comparison.report(ops.attention(32), rounds=1)
     assert len(verdicts) == 2 and all("MB" in line for line in lines[1:4])
+    for title in ("delta rule, decay a key channel and token", "dplr"):
+        lines, verdicts = comparison.report(ops.corrected(title, 32, factor=1), rounds=1)
+        assert len(verdicts) == 1 and lines[0].startswith(title)
 
 
 def test_rates_and_limits_are_judged_too(race):

@@ -7,7 +7,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchmarks.comparison import Comparison, Contender, Target
-from seqmodels.ops import linear_attention, linear_recurrence, selective_scan, softmax_attention
+from seqmodels.ops import (
+    delta_rule,
+    dplr,
+    linear_attention,
+    linear_recurrence,
+    selective_scan,
+    softmax_attention,
+)
 
 ROWS, HEADS, WIDTH = 2, 4, 64
 CHANNELS, STATES = 512, 16
@@ -18,6 +25,10 @@ def comparisons():
     yield attention(4096)
     yield decayed("decay a head and token", 2048, factor=7)
     yield decayed("decay a key channel and token", 2048, factor=2.5)
+    yield corrected("delta rule", 2048, factor=7)
+    yield corrected("delta rule, decay a head and token", 2048, factor=7)
+    yield corrected("delta rule, decay a key channel and token", 2048, factor=2.5)
+    yield corrected("dplr", 2048, factor=2.5)
     yield mamba(2048)
     yield softmax(4096)
     yield recurrence(2048)
@@ -53,6 +64,27 @@ def decayed(title, length, factor):
         (
             _contender("chunked", _linear("chunked"), q, k, v, -0.1 * jnp.abs(g)),
             _contender("token scan", _linear("sequential"), q, k, v, -0.1 * jnp.abs(g)),
+        ),
+        (Target("chunked", ("token scan",), factor),),
+    )
+
+
+def corrected(title, length, factor):
+    """The delta rule, or its generalisation dplr, in chunks against its token scan."""
+    q, k, v, g = _normal((ROWS, length, HEADS, WIDTH), 4)
+    k, g = k / jnp.linalg.norm(k, axis=-1, keepdims=True), -0.1 * jnp.abs(g)
+    (beta,) = _normal(q.shape[:3], 1)
+    beta = jax.nn.sigmoid(beta)
+    if title == "dplr":
+        arrays, op = (q, k, v, -k, beta[..., None] * k, g), _dplr
+    else:
+        g = () if "decay" not in title else (g,) if "channel" in title else (g[..., 0],)
+        arrays, op = (q, k, v, beta, *g), _delta
+    return Comparison(
+        f"{title}, T {length}",
+        (
+            _contender("chunked", op("chunked"), *arrays),
+            _contender("token scan", op("sequential"), *arrays),
         ),
         (Target("chunked", ("token scan",), factor),),
     )
@@ -118,6 +150,14 @@ def _normal(shape, count):
 
 def _linear(method):
     return lambda q, k, v, g=None: linear_attention(q, k, v, log_decay=g, method=method)[0]
+
+
+def _delta(method):
+    return lambda q, k, v, beta, g=None: delta_rule(q, k, v, beta, log_decay=g, method=method)[0]
+
+
+def _dplr(method):
+    return lambda q, k, v, a, b, g: dplr(q, k, v, a, b, log_decay=g, method=method)[0]
 
 
 def _softmax(method):

@@ -8,6 +8,8 @@ import pytest
 from seqmodels.ops import (
     LinearAttentionState,
     causal_conv,
+    delta_rule,
+    dplr,
     linear_attention,
     linear_recurrence,
     selective_scan,
@@ -30,6 +32,22 @@ CALLS = {
             method=method,
         ),
         ("sequential", "associative", "chunked", "parallel"),
+    ),
+    "delta_rule": (
+        lambda method, x: delta_rule(
+            *(x[:, :, None],) * 3,
+            x[:, :, :1],
+            log_decay=-x[:, :, :1],
+            initial_state=x[:, None, :2],
+            method=method,
+        ),
+        ("sequential", "chunked"),
+    ),
+    "dplr": (
+        lambda method, x: dplr(
+            *(x[:, :, None],) * 5, log_decay=-x[:, :, None], initial_state=x[:, None, :2], method=method
+        ),
+        ("sequential", "chunked"),
     ),
     "selective_scan": (
         lambda method, x: selective_scan(

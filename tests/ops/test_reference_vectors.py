@@ -19,7 +19,7 @@ def _close(got, want, bound, name):
     assert difference <= bound, f"{name}: largest difference {difference:.2e} of the largest magnitude"
 
 
-def _check(file, run, names):
+def check(file, run, names):
     """run: inputs by name -> (out, {state name: state}); values and gradients against those in `file`."""
     case = dict(np.load(file))
     inputs = {name: case["in_" + name] for name in names if "in_" + name in case}
@@ -48,7 +48,7 @@ def _check(file, run, names):
     return checked
 
 
-def _cases(refs, op, hardest=True):
+def vector_files(refs, op, hardest=True):
     """Every case, or the hardest: 37 tokens with an initial state, under strong decay, and normalised."""
     files = sorted(pathlib.Path(refs, "ops", op).glob("*.npz"))
     assert files, f"no reference vectors of {op} under {refs}"
@@ -65,7 +65,7 @@ def test_linear_attention(refs, op, method):
     if op == "gla" and method == "parallel":
         pytest.skip("a decay per key channel has no parallel form")
     checked = 0
-    for file in _cases(refs, op):
+    for file in vector_files(refs, op):
         meta = json.loads(str(np.load(file)["meta"]))
         normalize, heads_first = meta.get("normalize", False), op == "retention"
         decay = jnp.log1p(-(2.0 ** (-5 - jnp.arange(4.0)))) if heads_first else None
@@ -80,7 +80,7 @@ def test_linear_attention(refs, op, method):
             states = {"S": final.kv} | ({"z": final.key_sum[:, None]} if normalize else {})
             return (jnp.moveaxis(o, 1, 2) if heads_first else o), states
 
-        checked += _check(file, run, ("q", "k", "v", "g", "h0"))
+        checked += check(file, run, ("q", "k", "v", "g", "h0"))
     assert checked
 
 
@@ -95,8 +95,8 @@ def test_linear_attention_as_the_state_space_dual(refs, method):
         )
         return o, {"S": final.kv.swapaxes(2, 3)}
 
-    (file,) = _cases(refs, "ssd")
-    assert _check(file, run, ("C", "B", "X", "A", "h0")) == 10
+    (file,) = vector_files(refs, "ssd")
+    assert check(file, run, ("C", "B", "X", "A", "h0")) == 10
 
 
 @pytest.mark.parametrize("method", ["sequential", "associative"])
@@ -104,7 +104,7 @@ def test_linear_attention_as_the_state_space_dual(refs, method):
 def test_linear_recurrence(refs, op, method):
     """Wrong here: the gate of the wrong step is applied, or a reset keeps what came before."""
     checked = 0
-    for file in _cases(refs, op):
+    for file in vector_files(refs, op):
         reset = np.load(file).get("in_reset")
 
         def run(x, g=None, a=None, h0=None, reset=reset):
@@ -119,14 +119,14 @@ def test_linear_recurrence(refs, op, method):
             h, final = linear_recurrence(a, x, initial_state=h0, segment_ids=ids, method=method)
             return h, {"h": final}
 
-        checked += _check(file, run, ("x", "g", "a", "h0"))
+        checked += check(file, run, ("x", "g", "a", "h0"))
     assert checked
 
 
 def test_causal_conv(refs):
     """Wrong here: taps in the reverse order, or a window that is stored newest first."""
     checked = 0
-    for file in _cases(refs, "causal_conv1d", hardest=False):
+    for file in vector_files(refs, "causal_conv1d", hardest=False):
         activation = json.loads(str(np.load(file)["meta"]))["activation"]
         one_step = file.stem.startswith("update")
 
@@ -140,5 +140,5 @@ def test_causal_conv(refs):
             y = jax.nn.silu(y) if activation == "silu" else y
             return jnp.moveaxis(y, 1, 2), {} if one_step else {"last": jnp.moveaxis(last, 1, 2)}
 
-        checked += _check(file, run, ("x", "weight", "bias", "init", "state"))
+        checked += check(file, run, ("x", "weight", "bias", "init", "state"))
     assert checked

@@ -7,7 +7,15 @@ import jax.numpy as jnp
 import pytest
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
-from seqmodels.ops import causal_conv, linear_attention, linear_recurrence, selective_scan, softmax_attention
+from seqmodels.ops import (
+    causal_conv,
+    delta_rule,
+    dplr,
+    linear_attention,
+    linear_recurrence,
+    selective_scan,
+    softmax_attention,
+)
 
 ROWS, LENGTH = 8, 32
 OPS = {
@@ -15,6 +23,10 @@ OPS = {
     "linear_attention": lambda x, q, ids: linear_attention(
         q, q, q, log_decay=-q, segment_ids=ids, chunk_size=8
     )[0],
+    "delta_rule": lambda x, q, ids: delta_rule(
+        q, q, q, q[..., 0], log_decay=-q, segment_ids=ids, chunk_size=8
+    )[0],
+    "dplr": lambda x, q, ids: dplr(q, q, q, q, q, log_decay=-q, segment_ids=ids, chunk_size=8)[0],
     "selective_scan": lambda x, q, ids: selective_scan(
         x, x, -jnp.ones((16, 4)), x[..., :4], x[..., 4:8], segment_ids=ids, chunk_size=8
     )[0],
