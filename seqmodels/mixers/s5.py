@@ -79,8 +79,10 @@ class S5(Mixer):
     def __call__(self, x, *, segment_ids=None, state=None, rngs=None):
         state = self._begin(x, segment_ids, state)
         rate = jax.lax.complex(-jnp.exp(self.A_log[...]), self.A_imag[...])
-        decay, scale = zero_order_hold(rate, jnp.exp(self.dt_log[...]))
-        y, hidden = self.system(x, decay, scale, state.hidden, segment_ids=segment_ids, method=self.method)
+        exponent, scale = zero_order_hold(rate, jnp.exp(self.dt_log[...]))
+        y, hidden = self.system(
+            x, jnp.exp(exponent), scale, state.hidden, segment_ids=segment_ids, method=self.method
+        )
         return self.output(y), State(hidden, current_id(segment_ids, state.last_id))
 
     def init_state(self, batch_size, max_length, dtype=jnp.float32):

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 
 from seqmodels.ops import segments
 from seqmodels.ops.arguments import as_arrays, require_rank, require_segment_ids, require_shape
+from seqmodels.ops.packing import packing, permuted
 from seqmodels.ops.precision import sum_dtype
 
 
@@ -45,8 +46,8 @@ def causal_conv(
         return y.astype(x.dtype), window[:, length:].astype(state.dtype)
 
     real = segment_ids != 0
-    front, back = _packing(real)
-    packed = _permuted(jnp.where(real[..., None], x, 0), front, back)
+    front, back = packing(real)
+    packed = permuted(jnp.where(real[..., None], x, 0), front, back)
     order = jnp.take_along_axis(segments.ordinals(segment_ids), front, axis=1)
     window = jnp.concatenate([state.astype(dtype), packed.astype(dtype)], axis=1)
     # What came before the row belongs to its first document, whose ordinal is 0.
@@ -58,7 +59,7 @@ def causal_conv(
 
     y = sum(term(tap) for tap in range(taps))
     y = y if bias is None else y + bias.astype(dtype)[None, None]
-    y = _permuted(y.astype(x.dtype), back, front)
+    y = permuted(y.astype(x.dtype), back, front)
 
     last = real.sum(axis=1)[:, None] + jnp.arange(taps - 1)[None]
     same = jnp.take_along_axis(documents, last, axis=1) == segments.ordinals(segment_ids)[:, -1:]
@@ -78,25 +79,3 @@ def _check(x, weight, bias, initial_state, segment_ids):
         require_shape(op, "initial_state", initial_state, "[B, W-1, D]", (batch, weight.shape[0] - 1, width))
     require_segment_ids(op, segment_ids, batch, length)
     return batch, length, width
-
-
-def _packing(real):
-    """[B, T] each: where the packed row (real tokens first, in order) takes from, where each token went."""
-    count = real.sum(axis=1, keepdims=True)
-    back = jnp.where(real, jnp.cumsum(real, axis=1) - 1, count + jnp.cumsum(~real, axis=1) - 1)
-    return jnp.argsort(back, axis=1), back
-
-
-@jax.custom_vjp
-def _permuted(x, order, inverse):
-    """x [B, T, D] with its tokens taken in `order`, a permutation of each row; `inverse` undoes it.
-
-    The gradient is a gather as well, where autodiff would scatter.
-    """
-    return jax.vmap(lambda row, order: jnp.take(row, order, axis=0, mode="clip"))(x, order)
-
-
-_permuted.defvjp(
-    lambda x, order, inverse: (_permuted(x, order, inverse), (order, inverse)),
-    lambda orders, cotangent: (_permuted(cotangent, orders[1], orders[0]), None, None),
-)

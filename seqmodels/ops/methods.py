@@ -49,6 +49,14 @@ FASTEST = {
             "tpu": ((None, "chunked"),),
         },
     ),
+    "diagonal_state_space": (
+        "step",
+        {
+            "cpu": ((None, "convolution"),),
+            "gpu": ((None, "convolution"),),
+            "tpu": ((None, "convolution"),),
+        },
+    ),
     "long_convolution": (
         "blockwise",
         {

@@ -42,7 +42,7 @@ def test_it_starts_as_a_real_system():
 def test_each_eigenvalue_has_its_own_step():
     """Log-uniform in [1e-3, 1e-1]: one step for all would leave one time scale."""
     steps = np.exp(np.asarray(S5(64, state_size=512, rngs=nnx.Rngs(0)).dt_log[...]))
-    assert 0.001 <= steps.min() < 0.0012
+    assert 0.00099 <= steps.min() < 0.0012
     assert 0.08 < steps.max() <= 0.1001
 
 

@@ -37,3 +37,17 @@ def s5(p, x):
     decay = jnp.exp(jnp.exp(p["dt_log"]) * A)
     y = dense_system(p["system"], x, decay, (decay - 1) / A, factor=2)
     return gated_output(p["output"], y)
+
+
+def s4d(p, x):
+    A = -jnp.exp(p["A_log"]) + 1j * p["A_imag"]
+    decay = jnp.exp(jnp.exp(p["dt_log"])[:, None] * A)
+    C = p["C"][0] + 1j * p["C"][1]
+
+    def step(h, x):
+        h = decay * h + (decay - 1) / A * x[..., None]
+        return h, 2 * (C * h).sum(-1).real + p["D"] * x
+
+    empty = jnp.zeros((x.shape[0], *A.shape), A.dtype)
+    y = jax.lax.scan(step, empty, x.swapaxes(0, 1))[1].swapaxes(0, 1)
+    return gated_output(p["output"], y)
