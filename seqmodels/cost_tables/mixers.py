@@ -19,13 +19,13 @@ def tables(width: int = 256) -> list[Table]:
     header = ("mixer", *(f"N = {length:,}" for length in LENGTHS))
     flops = Table(
         f"Mixers at width {width}: FLOPs a token",
-        (*header, "cheaper than attention from"),
+        (*header, "beats attention from"),
         note="forward, one layer without its feed-forward; a mixer marked * stands for that too",
     )
     states = Table(
         f"Mixers at width {width}: bytes of state a row, in float32",
         (*header, "grows"),
-        note="a state that grows is a cache of keys and values",
+        note="a state that grows is a cache of the document: keys and values, or a convolution's inputs",
     )
     for name, mixer in built.items():
         costs = [mixer.costs(length) for length in LENGTHS]

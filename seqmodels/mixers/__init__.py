@@ -7,6 +7,7 @@ from seqmodels.mixers.gated_linear_attention import GatedLinearAttention
 from seqmodels.mixers.hgrn2 import HGRN2
 from seqmodels.mixers.lightning_attention import LightningAttention
 from seqmodels.mixers.linear_attention import LinearAttention
+from seqmodels.mixers.long_convolution import LongConvolution
 from seqmodels.mixers.lru import LRU
 from seqmodels.mixers.mamba import Mamba
 from seqmodels.mixers.mamba2 import Mamba2
@@ -14,6 +15,7 @@ from seqmodels.mixers.mlstm import MLSTM
 from seqmodels.mixers.retention import Retention
 from seqmodels.mixers.rglru import RGLRU
 from seqmodels.mixers.rwkv7 import RWKV7
+from seqmodels.mixers.s4d import S4D
 from seqmodels.mixers.s5 import S5
 from seqmodels.mixers.softmax_attention import SoftmaxAttention
 
@@ -24,6 +26,7 @@ __all__ = [
     "MLSTM",
     "RGLRU",
     "RWKV7",
+    "S4D",
     "S5",
     "CompressedAttention",
     "Costs",
@@ -33,6 +36,7 @@ __all__ = [
     "KimiDeltaAttention",
     "LightningAttention",
     "LinearAttention",
+    "LongConvolution",
     "Mamba",
     "Mamba2",
     "Mixer",

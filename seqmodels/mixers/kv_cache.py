@@ -55,26 +55,38 @@ def append(
 
     Only tokens of each row's last document are written; those beyond the last slot are dropped: `overflow`.
     """
-    batch, length = places.shape
-    slots_in_all = cache.keys.shape[2]
-    if segment_ids is None:
-        kept = jnp.ones((batch, length), bool)
-        position = cache.position + length
-    else:
-        order = segments.ordinals(segment_ids)
-        kept = (segment_ids != 0) & (order == order[:, -1:])
-        position = segments.last_count(segment_ids, cache.position)
-    slots = places
-    if ring:
-        kept &= places >= position[:, None] - slots_in_all
-        slots = places % slots_in_all
-    slots = jnp.where(kept, slots, slots_in_all)
+    slots, position = slots_for(places, cache.position, segment_ids, cache.keys.shape[2], ring=ring)
     return cache._replace(
         keys=written(cache.keys, k.swapaxes(1, 2), slots),
         values=written(cache.values, v.swapaxes(1, 2), slots),
         position=position,
         last_id=current_id(segment_ids, cache.last_id),
     )
+
+
+def slots_for(
+    places: jax.Array,
+    position: jax.Array,
+    segment_ids: jax.Array | None,
+    capacity: int,
+    *,
+    ring: bool,
+) -> tuple[jax.Array, jax.Array]:
+    """([B, T] int32: the slots of tokens at `places` [B, T], `capacity` for those that are not kept, and
+    [B] int32: `position`, the real tokens in each row's current document, after them).
+    """
+    if segment_ids is None:
+        kept = jnp.ones(places.shape, bool)
+        position = position + places.shape[1]
+    else:
+        order = segments.ordinals(segment_ids)
+        kept = (segment_ids != 0) & (order == order[:, -1:])
+        position = segments.last_count(segment_ids, position)
+    slots = places
+    if ring:
+        kept &= places >= position[:, None] - capacity
+        slots = places % capacity
+    return jnp.where(kept, slots, capacity), position
 
 
 def written(array: jax.Array, new: jax.Array, slots: jax.Array) -> jax.Array:
@@ -99,7 +111,7 @@ def held(cache: Cache, *, ring: bool) -> tuple[jax.Array, jax.Array]:
     return (places >= 0) & (places <= newest), places
 
 
-def overflow(position: jax.Array, capacity: int) -> jax.Array:
+def overflow(position: jax.Array, capacity: int, what: str = "key/value cache") -> jax.Array:
     """[B] bool: rows whose document, of `position` [B] tokens, no longer fits a cache for `capacity` tokens.
 
     Raises InputError with the numbers where they are known; compiled code cannot raise, and its caller turns
@@ -109,7 +121,7 @@ def overflow(position: jax.Array, capacity: int) -> jax.Array:
     if not isinstance(full, jax.core.Tracer) and full.any():
         row = int(np.argmax(full))
         raise InputError(
-            f"The key/value cache has room for {capacity} tokens and row {row} would hold "
+            f"The {what} has room for {capacity} tokens and row {row} would hold "
             f"{int(position[row])}; pass init_state a max_length that large."
         )
     return full

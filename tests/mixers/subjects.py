@@ -48,6 +48,7 @@ VARIANTS = {
     "safe": ("KimiDeltaAttention", {"safe_gate": True, "gate_rank": 3}),
     "few-ranks": ("RWKV7", {"rank": 3, "head_dim": 8, "layer": 1, "layers": 2}),
     "relu": ("LinearAttention", {"feature_map": "relu", "conv_width": 4}),
+    "long-short": ("LongConvolution", {"conv_width": 4, "hidden": 8, "method": "fft"}),
     "wide-recurrence": ("RGLRU", {"recurrence_width": 48, "heads": 3}),
     "unnormalised": ("LinearAttention", {"feature_map": "identity", "normalize": False}),
 }

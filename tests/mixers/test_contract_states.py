@@ -176,7 +176,7 @@ def _read(subject, state):
         used = np.arange(cache.shape[2])[None, :] < np.asarray(state.position)[:, None] // tokens_a_slot
         return np.where(used[:, None, :, None], cache, 0)
 
-    sizes = {"keys": 1, "values": 1}
+    sizes = {"keys": 1, "values": 1, "history": 1}
     sizes |= dict.fromkeys(("pooled_keys", "pooled_values"), getattr(module(subject), "pool_size", 1))
     caches = {name: size for name, size in sizes.items() if hasattr(state, name)}
     return state._replace(**{name: in_use(getattr(state, name), size) for name, size in caches.items()})

@@ -6,10 +6,11 @@ Recurrent mixers step through time; attention holds every pair. Being JAX, refer
 
 from tests.mixers.references.compressed_attention import compressed_attention
 from tests.mixers.references.delta_net import delta_net, gated_delta_net, kimi_delta_attention
-from tests.mixers.references.diagonal import lru, s5
+from tests.mixers.references.diagonal import lru, s4d, s5
 from tests.mixers.references.fixed_decay import lightning_attention, retention
 from tests.mixers.references.gated_memory import gated_linear_attention, hgrn2
 from tests.mixers.references.linear_attention import linear_attention
+from tests.mixers.references.long_convolution import long_convolution
 from tests.mixers.references.mamba import mamba
 from tests.mixers.references.mamba2 import mamba2
 from tests.mixers.references.mlstm import mlstm
@@ -29,11 +30,13 @@ REFERENCES = {
     "LightningAttention": lightning_attention,
     "LinearAttention": linear_attention,
     "MLSTM": mlstm,
+    "LongConvolution": long_convolution,
     "Mamba": mamba,
     "Mamba2": mamba2,
     "RGLRU": rglru,
     "RWKV7": rwkv7,
     "Retention": retention,
+    "S4D": s4d,
     "S5": s5,
     "SoftmaxAttention": softmax_attention,
 }
