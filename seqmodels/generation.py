@@ -5,6 +5,7 @@ and its own seed, never on the other rows. A row that has drawn the end-of-text 
 on.
 """
 
+import os
 from collections.abc import Iterator
 from functools import partial
 from typing import NamedTuple
@@ -14,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
+from seqmodels.accounting import state_bytes
 from seqmodels.errors import InputError
 
 # Prompts are padded to a multiple of this, so that prompts of similar length share a compilation.
@@ -172,12 +174,26 @@ def _prepare(graphdef, params, prompts, sampling: Sampling, max_new_tokens: int,
             f"positions, and the model has {model.max_positions}: shorten the prompt or generate less."
         )
     width = -(-longest // _PROMPT_MULTIPLE) * _PROMPT_MULTIPLE
+    _check_memory(model, len(rows), width + max_new_tokens, max_new_tokens)
     tokens, segment_ids = (np.zeros((len(rows), width), np.int32) for _ in range(2))
     for padded, ids, row in zip(tokens, segment_ids, rows, strict=True):
         padded[width - len(row) :] = row
         ids[width - len(row) :] = 1
     tokens, segment_ids = jax.device_put((tokens, segment_ids))
     return tokens, segment_ids, width + max_new_tokens
+
+
+def _check_memory(model, rows: int, capacity: int, max_new_tokens: int) -> None:
+    """Raises InputError where the states of all rows cannot stand in the memory of the device."""
+    needed = state_bytes(model, capacity, rows)
+    of_device = jax.local_devices()[0].memory_stats() or {}  # None on CPUs
+    host = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    memory = of_device.get("bytes_limit", host)
+    if needed > memory:
+        raise InputError(
+            f"max_new_tokens is {max_new_tokens}; with it the state of {rows} rows takes "
+            f"{needed / 2**30:,.1f} GiB, and there are {memory / 2**30:,.1f} GiB: generate less."
+        )
 
 
 def _keys(seeds: list[int]) -> jax.Array:

@@ -14,7 +14,8 @@ from seqmodels.mixers import MIXERS, LinearAttention, Mamba, SoftmaxAttention
 
 VOCABULARY = 64
 PROMPTS = [[7], [3, 1], [9, 9, 2], [5, 60, 33, 8], [1, 2, 3, 4, 5, 6, 7, 8, 9]]
-PATTERNS = {name: (mixer,) for name, mixer in MIXERS.items()} | {"hybrid": tuple(MIXERS.values())}
+PATTERNS = {name: (mixer,) for name, mixer in MIXERS.items()}
+PATTERNS["hybrid"] = (LinearAttention, SoftmaxAttention, Mamba)
 
 
 def make(*pattern, **settings):
@@ -28,7 +29,12 @@ def make(*pattern, **settings):
     return graphdef, jax.tree.unflatten(tree, noise)
 
 
-@pytest.fixture(scope="module", params=PATTERNS)
+# Decoding equals the whole for every mixer by its contract; generation of the rest is seen by the slow tests.
+QUICK = ("LinearAttention", "CompressedAttention", "LongConvolution", "hybrid")
+MODELS = [pytest.param(name, marks=[] if name in QUICK else pytest.mark.slow) for name in PATTERNS]
+
+
+@pytest.fixture(scope="module", params=MODELS)
 def model(request):
     return make(*PATTERNS[request.param])
 
@@ -182,6 +188,12 @@ def test_settings_without_meaning_are_refused(linear, settings, message):
     """Each would otherwise give text of another distribution, or a traceback from inside a kernel."""
     with pytest.raises(InputError, match=message):
         generate(*linear, [[7]], **{"max_new_tokens": 4, **settings})
+
+
+def test_a_cache_beyond_the_memory_is_refused():
+    """Allocating it would take the machine down with the run that samples."""
+    with pytest.raises(InputError, match=r"max_new_tokens is 1000000000; .* GiB: generate less"):
+        generate(*make(SoftmaxAttention), [[7]], max_new_tokens=10**9)
 
 
 def test_more_positions_than_the_model_has_are_refused():
