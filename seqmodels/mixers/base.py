@@ -65,7 +65,19 @@ class Mixer(nnx.Module):
     def _begin(
         self, x: jax.Array, segment_ids: jax.Array | None, state: Any, keep: tuple[str, ...] = ()
     ) -> Any:
-        """The state that a call starts from: the empty one for None, else what `resume` makes of it."""
+        """The state that a call starts from: the empty one for None, else what `resume` makes of it.
+
+        Raises InputError where x or segment_ids are no row of tokens.
+        """
+        name = type(self).__name__
+        if x.ndim != 3 or x.shape[1] < 1:
+            raise InputError(f"{name}: x has shape {x.shape}, expected [B, T, D] with T >= 1.")
+        if segment_ids is not None and segment_ids.shape != x.shape[:2]:
+            raise InputError(
+                f"{name}: segment_ids has shape {segment_ids.shape}, expected [B, T] = {x.shape[:2]}."
+            )
+        if segment_ids is not None and not jnp.issubdtype(segment_ids.dtype, jnp.integer):
+            raise InputError(f"{name}: segment_ids is {segment_ids.dtype}, expected integers.")
         if state is None:
             return self.init_state(x.shape[0], x.shape[1], x.dtype)
         return resume(state, segment_ids, keep=keep)

@@ -9,6 +9,7 @@ import optax
 import pytest
 from flax import nnx
 
+from seqmodels.errors import InputError
 from seqmodels.mixers import MIXERS, Mixer
 from tests.mixers.subjects import VARIANTS
 
@@ -22,12 +23,30 @@ every_mixer = pytest.mark.parametrize("name", MIXERS)
 def test_builds_by_name_at_any_multiple_of_32(name):
     """Defaults that only fit some widths, such as a head dim above the width, break comparisons of sizes."""
     assert MIXERS[name].__name__ == name
-    for width in (32, 64, 96, 160, 224, 256):
+    for width in (32, 96, 160, 256):
         mixer = nnx.eval_shape(lambda width=width: MIXERS[name](width, rngs=nnx.Rngs(0)))
         assert isinstance(mixer, Mixer)
         x = jax.ShapeDtypeStruct((2, 3, width), jnp.float32)
         y, _ = nnx.eval_shape(lambda mixer, x: mixer(x), mixer, x)
         assert y.shape == (2, 3, width)
+
+
+@every_mixer
+def test_what_is_no_row_of_tokens_is_refused(name):
+    """By one sentence that names the argument, instead of a message from inside a reshape."""
+    mixer = nnx.eval_shape(lambda: MIXERS[name](32, rngs=nnx.Rngs(0)))
+
+    def call(shape, ids):
+        nnx.eval_shape(lambda mixer: mixer(jnp.zeros(shape), segment_ids=ids), mixer)
+
+    with pytest.raises(InputError, match=rf"{name}: x has shape \(2, 0, 32\), expected \[B, T, D\]"):
+        call((2, 0, 32), None)
+    with pytest.raises(InputError, match=rf"{name}: segment_ids has shape \(2, 5\), expected .* \(2, 4\)"):
+        call((2, 4, 32), jnp.ones((2, 5), jnp.int32))
+    with pytest.raises(InputError, match=rf"{name}: segment_ids is float32, expected integers"):
+        call((2, 4, 32), jnp.ones((2, 4)))
+    with pytest.raises(InputError, match=rf"{name}.method is 'quadratic'; it must be one of auto, "):
+        MIXERS[name](32, method="quadratic", rngs=nnx.Rngs(0))
 
 
 @every_mixer
