@@ -36,28 +36,28 @@ def _chunk(scale, state, tokens, marks):
     q, k, v, a, b, g = jax.tree.map(lambda array: jnp.moveaxis(array.astype(state.dtype), 2, 1), tokens)
     visible = visible_keys(q.shape[2], marks)
     # a reads before its token's decay and update, as a query one token earlier would.
-    queries, keys = jnp.stack([q, _earlier(a, 2)], axis=2), jnp.stack([k, b], axis=2)
+    queries, keys = jnp.stack([q, _earlier(a)], axis=3), jnp.stack([k, b], axis=3)
     scores, before, after = decayed_by_channel(queries, keys, g)
-    of_q = jnp.where(visible[:, :, :, None, 1:], scores[:, :, 0], 0)
-    of_a = jnp.where(visible[:, :, :, None, 1:], _later(scores[:, :, 1], 2), 0)
-    entered = jnp.where(visible[..., :1], jnp.exp(before), 0)
-    entered_a = jnp.where(visible[..., :1], jnp.exp(_later(before, 2)), 0)
-    reads = jnp.concatenate([q * entered, a * entered_a], axis=2)
-    reads = jnp.einsum("bhik,bhkv->bhiv", reads, state)
+    first, seen = visible[..., :1], visible[..., 1:]
+    of_q = [jnp.where(seen, scores[:, :, :, 0, :, kind], 0) for kind in range(2)]
+    of_a = [jnp.where(seen, _later(scores[:, :, :, 1, :, kind]), 0) for kind in range(2)]
+    entered = jnp.where(first, jnp.exp(before), 0)
+    entered_a = jnp.where(first, jnp.exp(_later(before)), 0)
+    reads = jnp.einsum("bhik,bhkv->bhiv", jnp.concatenate([q * entered, a * entered_a], axis=2), state)
     read, known = jnp.split(reads, 2, axis=2)
-    p = solve(-of_a[:, :, :, 1], known + jnp.einsum("bhij,bhjv->bhiv", of_a[:, :, :, 0], v))
-    values = jnp.stack([v, p], axis=2)
-    o = read + jnp.einsum("bhisj,bhsjv->bhiv", of_q, values)
+    p = solve(-of_a[1], known + jnp.einsum("bhij,bhjv->bhiv", of_a[0], v))
+    values = jnp.concatenate([v, p], axis=2)
+    o = read + jnp.einsum("bhij,bhjv->bhiv", jnp.concatenate(of_q, axis=3), values)
     left = jnp.where(visible[..., -1, 1:, None], jnp.exp(after), 0)
-    added = jnp.einsum("bhsjk,bhsjv->bhkv", keys * left[:, :, None], values)
+    added = jnp.einsum("bhjk,bhjv->bhkv", jnp.concatenate([k * left, b * left], axis=2), values)
     return entered[..., -1, :, None] * state + added, scale * jnp.moveaxis(o, 1, 2)
 
 
-def _earlier(array, axis):
-    """Every token's entry one token earlier, and 0 at the last."""
-    return jnp.concatenate([array[:, :, 1:], jnp.zeros_like(array[:, :, :1])], axis=axis)
+def _earlier(array):
+    """[B, H, C, ...] with every token's entry one token earlier, and 0 at the last."""
+    return jnp.concatenate([array[:, :, 1:], jnp.zeros_like(array[:, :, :1])], axis=2)
 
 
-def _later(array, axis):
-    """Every token's entry one token later, and 0 at the first."""
-    return jnp.concatenate([jnp.zeros_like(array[:, :, :1]), array[:, :, :-1]], axis=axis)
+def _later(array):
+    """[B, H, C, ...] with every token's entry one token later, and 0 at the first."""
+    return jnp.concatenate([jnp.zeros_like(array[:, :, :1]), array[:, :, :-1]], axis=2)
