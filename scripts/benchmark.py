@@ -11,6 +11,7 @@ sys.path.insert(1, str(Path(__file__).resolve().parent.parent))
 # A part is a module of `benchmarks` whose `comparisons()` yields what it compares, one after the other.
 PARTS = {
     "ops": "the forms of every op against each other, forward and backward",
+    "configs": "the steps of all configs under configs/mixers",
     "decode": "one token at a time from the state, behind short and long contexts",
     "step": "the step of training against the machine's products, and the loop around it against the step",
 }

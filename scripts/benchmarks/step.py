@@ -34,7 +34,6 @@ from seqmodels.training.run_directory import RunDirectory
 from seqmodels.training.step import initial_state, make_step
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs" / "mixers"
-MIXERS = ("transformer", "linear_attention", "mamba")
 VOCABULARY = 256
 PRODUCT = 2048
 
@@ -46,7 +45,6 @@ def comparisons():
     yield tiny(width=32, depth=2, rows=4, length=64)
     with around_the_step(CONFIGS / "transformer.gin") as comparison:
         yield comparison
-    yield shipped(CONFIGS / f"{mixer}.gin" for mixer in MIXERS)
 
 
 def share_of_products(*, width, depth, rows, length):
@@ -89,9 +87,9 @@ def around_the_step(path) -> Iterator[Comparison]:
 
     A turn is the steps from one line of the log to the next; nothing is saved or evaluated.
     """
-    job, settings = _job(path)
+    job, settings = job_of(path)
     compiled, updates = job.compile(deterministic=False).function, settings["log_every"]
-    alone = _steps(compiled, job.new_state(None), job.place(next(job.stream)), updates)
+    alone = steps(compiled, job.new_state(None), job.place(next(job.stream)), updates)
     work = updates * job.rows * job.row_length, "tokens"
     units, _ = startup.units(job, settings["data"])
     with contextlib.ExitStack() as stack:
@@ -106,18 +104,6 @@ def around_the_step(path) -> Iterator[Comparison]:
             (Contender("loop, data, log", looped, work=work), Contender("steps alone", alone, work=work)),
             (Target("loop, data, log", ("steps alone",), 0.97),),
         )
-
-
-def shipped(paths):
-    """The steps of shipped configs, which share one budget of parameters."""
-
-    def contender(path):
-        job, _ = _job(path)
-        batch = job.place(next(job.stream))
-        run = _steps(job.compile(deterministic=False).function, job.new_state(None), batch)
-        return Contender(path.stem, run, work=(job.rows * job.row_length, "tokens"))
-
-    return Comparison("steps of configs/mixers", tuple(contender(path) for path in paths))
 
 
 class _NothingSaved:
@@ -159,7 +145,7 @@ def _loop(job, compiled, batches, log, units, updates):
     return run
 
 
-def _steps(compiled, state, batch, updates=1):
+def steps(compiled, state, batch, updates=1):
     """Runs updates on one batch and waits for the last."""
 
     def run():
@@ -187,10 +173,10 @@ def _random_step(width, depth, rows, length):
     step = make_step(graphdef, kinds_of_layers(graphdef, params), update, seed=0)
     compiled = compile_step(step, state, batch, deterministic=False).function
     forward = rows * length * model_costs(nnx.merge(graphdef, params), length).flops_per_token
-    return _steps(compiled, state, batch), forward
+    return steps(compiled, state, batch), forward
 
 
-def _job(path):
+def job_of(path):
     """The job of a config with its data prepared, and the settings of `train`."""
     config.load([path])
     settings = gin.get_bindings("train")
