@@ -39,23 +39,30 @@ def per_channel(g):
 def weighted(queries, keys, g, visible):
     """Scores of a chunk and the weights of the states before and after it.
 
-    queries: [B, H, C, R, K] and keys [B, H, C, S, K], R and S kinds of each. g: [B, H, C, 1 or K] or None; C
-    is a power of 2 where it differs between channels. visible: as `visible_keys` gives it.
+    queries, keys: tuples of arrays [B, H, C, K]. g: [B, H, C, 1 or K] or None; C is a power of 2 where it
+    differs between channels. visible: as `visible_keys` gives it.
 
-    Returns the scores e^{s(i, j)} q_i k_j [B, H, C, R, C, S], 0 where j is not visible; and the weights
+    Returns scores[query][key], e^{s(i, j)} q_i k_j [B, H, C, C], 0 where j is not visible; and the weights
     [1 or B, 1 or H, C, 1 or K] with which the queries read the entering state, and with which the keys are
     left in the state after the chunk; the last row of the first is what is kept of the entering state.
     """
     if per_channel(g):
         scores, before, after = decayed_by_channel(queries, keys, g)
-        scores = jnp.where(visible[:, :, :, None, 1:, None], scores, 0)
+        scores = jax.tree.map(lambda array: jnp.where(visible[..., 1:], array, 0), scores)
         entered = jnp.where(visible[..., :1], jnp.exp(before), 0)
         return scores, entered, jnp.where(visible[..., -1, 1:, None], jnp.exp(after), 0)
-    weights = visible.astype(queries.dtype)
+    weights = visible.astype(queries[0].dtype)
     if g is not None:
         weights = jnp.where(visible, jnp.exp(segment_sums(g[..., 0])), 0)
-    scores = jnp.einsum("bhirk,bhjsk->bhirjs", queries, keys) * weights[:, :, :, None, 1:, None]
+    scores = jax.tree.map(lambda array: array * weights[..., 1:], _products(queries, keys))
     return scores, weights[..., :1], weights[..., -1, 1:, None]
+
+
+def _products(queries, keys):
+    """All q_i k_j as one product: tuples of arrays [..., C, K] -> [query][key] of [..., C, C]."""
+    products = jnp.einsum("...ik,...jk->...ij", jnp.concatenate(queries, -2), jnp.concatenate(keys, -2))
+    rows = jnp.split(products, len(queries), axis=-2)
+    return [jnp.split(row, len(keys), axis=-1) for row in rows]
 
 
 def segment_sums(g):
@@ -71,34 +78,40 @@ def segment_sums(g):
 
 
 def decayed_by_channel(queries, keys, g):
-    """Scores under a decay per key channel: [B, H, C, R, K], [B, H, C, S, K], [B, H, C, K], C a power of 2.
+    """Scores under a decay per key channel: tuples of arrays [B, H, C, K], g [B, H, C, K], C a power of 2.
 
-    Returns sum_k q_i k_j e^{s(i, j)} [B, H, C, R, C, S] for j <= i, and s(i, -1), s(C - 1, j) [B, H, C, K].
+    Returns [query][key] of sum_k q_i k_j e^{s(i, j)} [B, H, C, C] for j <= i, and s(i, -1), s(C - 1, j)
+    [B, H, C, K].
 
     By halves: a query in the upper half of a block and a key in the lower half meet at the middle, where
     s(i, j) splits into a sum over the upper half up to i and one over the lower half after j. Both factors
     are <= 1, and the scores of all such pairs are one product. Blocks of one token are joined to the chunk.
     """
     *lead, size, width = g.shape
-    # The kinds of a token lie side by side, so that half a block is one matrix without being copied.
-    kinds, key_kinds = queries.shape[3], keys.shape[3]
-    scores = jnp.einsum("bhirk,bhisk->bhirs", queries, keys)
+    blocks = (*lead, size, 1, width)
+    scores = _products([q.reshape(blocks) for q in queries], [k.reshape(blocks) for k in keys])
     before, after = g, jnp.zeros_like(g)
     half = 1
     while half < size:
-        pairs = (*lead, size // (2 * half), 2, half)
-        q_upper = queries.reshape(*pairs, kinds, width)[..., 1, :, :, :]
-        k_lower = keys.reshape(*pairs, key_kinds, width)[..., 0, :, :, :]
-        before_lower, before_upper = jnp.unstack(before.reshape(*pairs, width), axis=-3)
-        after_lower, after_upper = jnp.unstack(after.reshape(*pairs, width), axis=-3)
-        q_upper = (q_upper * jnp.exp(before_upper)[..., None, :]).reshape(*pairs[:-2], half * kinds, width)
-        k_lower = (k_lower * jnp.exp(after_lower)[..., None, :]).reshape(*pairs[:-2], half * key_kinds, width)
-        across = jnp.einsum("bhnik,bhnjk->bhnij", q_upper, k_lower)
-        lower, upper = scores[:, :, 0::2], scores[:, :, 1::2]
-        top = jnp.concatenate([lower, jnp.zeros_like(across)], axis=-1)
-        scores = jnp.concatenate([top, jnp.concatenate([across, upper], axis=-1)], axis=-2)
+        pairs = (*lead, size // (2 * half), 2, half, width)
+        before_lower, before_upper = jnp.unstack(before.reshape(pairs), axis=-3)
+        after_lower, after_upper = jnp.unstack(after.reshape(pairs), axis=-3)
+        # Kinds are weighted one by one: the gradient of one weight for all is a sum that CPUs are slow at.
+        to_middle, from_middle = jnp.exp(before_upper), jnp.exp(after_lower)
+        across = _products(
+            [q.reshape(pairs)[..., 1, :, :] * to_middle for q in queries],
+            [k.reshape(pairs)[..., 0, :, :] * from_middle for k in keys],
+        )
+        scores = jax.tree.map(_joined, scores, across)
         whole_lower, whole_upper = before_lower[..., -1:, :], before_upper[..., -1:, :]
         before = jnp.stack([before_lower, before_upper + whole_lower], axis=-3).reshape(g.shape)
         after = jnp.stack([after_lower + whole_upper, after_upper], axis=-3).reshape(g.shape)
         half *= 2
-    return scores.reshape(*lead, size, kinds, size, key_kinds), before, after
+    return jax.tree.map(lambda array: array[:, :, 0], scores), before, after
+
+
+def _joined(blocks, across):
+    """Pairs of triangular blocks [B, H, 2 n, C, C], and what is across each, as blocks twice as large."""
+    lower, upper = blocks[:, :, 0::2], blocks[:, :, 1::2]
+    top = jnp.concatenate([lower, jnp.zeros_like(across)], axis=-1)
+    return jnp.concatenate([top, jnp.concatenate([across, upper], axis=-1)], axis=-2)

@@ -32,11 +32,10 @@ def chunked(q, k, v, beta, g, scale, state, order, *, chunk_size):
 def _chunk(scale, state, tokens, marks):
     """One chunk: tokens (q, k [B, C, H, K], v [B, C, H, V], ...) -> the state after it, o [B, C, H, V]."""
     q, k, v, beta, g = jax.tree.map(lambda array: jnp.moveaxis(array.astype(state.dtype), 2, 1), tokens)
-    queries = jnp.stack([q, k], axis=3)
-    scores, entered, left = weighted(queries, k[:, :, :, None], g, visible_keys(q.shape[2], marks))
-    read = jnp.einsum("bhirk,bhkv->bhirv", queries * entered[:, :, :, None], state)
-    of_q, of_k = scores[:, :, :, 0, :, 0], scores[:, :, :, 1, :, 0]
-    u = solve(jnp.tril(beta * of_k, -1), beta * (v - read[:, :, :, 1]))
-    o = read[:, :, :, 0] + jnp.einsum("bhij,bhjv->bhiv", of_q, u)
+    [[of_q], [of_k]], entered, left = weighted((q, k), (k,), g, visible_keys(q.shape[2], marks))
+    reads = jnp.einsum("bhik,bhkv->bhiv", jnp.concatenate([q * entered, k * entered], axis=2), state)
+    read, known = jnp.split(reads, 2, axis=2)
+    u = solve(jnp.tril(beta * of_k, -1), beta * (v - known))
+    o = read + jnp.einsum("bhij,bhjv->bhiv", of_q, u)
     state = entered[..., -1, :, None] * state + jnp.einsum("bhjk,bhjv->bhkv", k * left, u)
     return state, scale * jnp.moveaxis(o, 1, 2)

@@ -36,11 +36,10 @@ def _chunk(scale, state, tokens, marks):
     q, k, v, a, b, g = jax.tree.map(lambda array: jnp.moveaxis(array.astype(state.dtype), 2, 1), tokens)
     visible = visible_keys(q.shape[2], marks)
     # a reads before its token's decay and update, as a query one token earlier would.
-    queries, keys = jnp.stack([q, _earlier(a)], axis=3), jnp.stack([k, b], axis=3)
-    scores, before, after = decayed_by_channel(queries, keys, g)
+    (of_q, of_a), before, after = decayed_by_channel((q, _earlier(a)), (k, b), g)
     first, seen = visible[..., :1], visible[..., 1:]
-    of_q = [jnp.where(seen, scores[:, :, :, 0, :, kind], 0) for kind in range(2)]
-    of_a = [jnp.where(seen, _later(scores[:, :, :, 1, :, kind]), 0) for kind in range(2)]
+    of_q = [jnp.where(seen, scores, 0) for scores in of_q]
+    of_a = [jnp.where(seen, _later(scores), 0) for scores in of_a]
     entered = jnp.where(first, jnp.exp(before), 0)
     entered_a = jnp.where(first, jnp.exp(_later(before)), 0)
     reads = jnp.einsum("bhik,bhkv->bhiv", jnp.concatenate([q * entered, a * entered_a], axis=2), state)

@@ -30,8 +30,7 @@ def parallel(q, k, v, g, scale, state, order):
 def _chunk(scale, state, tokens, marks):
     """One chunk: tokens (q, k [B, C, H, K], v [B, C, H, V], g) -> the state after it, o [B, C, H, V]."""
     q, k, v, g = jax.tree.map(lambda array: jnp.moveaxis(array.astype(state.dtype), 2, 1), tokens)
-    scores, entered, left = weighted(q[:, :, :, None], k[:, :, :, None], g, visible_keys(q.shape[2], marks))
-    scores = scores[:, :, :, 0, :, 0]
+    [[scores]], entered, left = weighted((q,), (k,), g, visible_keys(q.shape[2], marks))
     o = jnp.einsum("bhij,bhjv->bhiv", scores, v) + jnp.einsum("bhik,bhkv->bhiv", q * entered, state)
     state = entered[..., -1, :, None] * state + jnp.einsum("bhjk,bhjv->bhkv", k * left, v)
     return state, scale * jnp.moveaxis(o, 1, 2)
