@@ -19,3 +19,10 @@ def refs():
     if not folder:
         pytest.skip("SEQMODELS_REFS is unset: the reference vectors are not here")
     return os.path.abspath(folder)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def compiled_programs_go_with_their_module():
+    """Each program takes some twenty memory maps: beyond 65,530 of them a process dies inside the compiler."""
+    yield
+    jax.clear_caches()

@@ -86,7 +86,7 @@ def linear_attention(
     state = _joined(initial_state, normalize, (batch, heads, width, v.shape[-1]), dtype)
 
     if method not in ("chunked", "parallel") or log_decay is None or log_decay.ndim == 4:
-        # Under a decay a head, heads that share q and k share their products too: half the time and memory.
+        # Under a decay a head, heads that share q and k share their products too: about half the memory.
         q, k = (jnp.broadcast_to(array, (batch, length, heads, width)) for array in (q, k))
     g = per_token(log_decay, length, dtype)
     order, (q, k, v, g) = segments.without_padding(segment_ids, q, k, v, g)
