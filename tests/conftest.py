@@ -23,6 +23,6 @@ def refs():
 
 @pytest.fixture(scope="module", autouse=True)
 def compiled_programs_go_with_their_module():
-    """Each program takes some twenty memory maps: beyond 65,530 of them a process dies inside the compiler."""
+    """Each takes some twenty memory maps, and beyond 65,530 of them a process dies inside the compiler."""
     yield
     jax.clear_caches()
