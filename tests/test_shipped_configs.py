@@ -56,7 +56,14 @@ def test_every_shipped_config_trains(path: Path, tmp_path: Path):
     assert "done: 1 steps" in done.stdout
 
 
-@pytest.mark.parametrize("path", compared("mixers"), ids=lambda path: path.stem)
+QUICK = ("transformer", "linear_attention", "mamba", "gated_delta_net", "hybrid")
+LEARNING = [
+    pytest.param(path, id=path.stem, marks=[] if path.stem in QUICK else pytest.mark.slow)
+    for path in compared("mixers")
+]
+
+
+@pytest.mark.parametrize("path", LEARNING)
 def test_every_mixer_learns(path: Path):
     """A mixer whose gradients are lost, or whose initialisation is off, stays where it began."""
     tiny = {"LanguageModel.width": 32, "LanguageModel.feed_forward_width": 32, "AdamW.warmup_steps": 2}

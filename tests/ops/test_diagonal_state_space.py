@@ -47,7 +47,9 @@ def test_vectors_of_the_published_layer(refs, method, case):
         np.testing.assert_allclose(gradient, wanted, rtol=0, atol=1e-4 * np.abs(wanted).max(), err_msg=name)
 
 
-@pytest.mark.parametrize("length", [1, 2, 9, 64, 65, 129, 300])
+@pytest.mark.parametrize(
+    "length", [1, 2, 9, 65, *(pytest.param(length, marks=pytest.mark.slow) for length in (64, 129, 300))]
+)
 def test_forms_agree(length):
     """With packed documents, padding and an initial state: y, the final state and every gradient."""
     rng = np.random.default_rng(length)
