@@ -245,7 +245,7 @@ class CompressedAttention(Mixer):
 
     def costs(self, length):
         linears = (self.query, self.key, self.value, self.output)
-        products = sum(2 * linear.kernel.size for linear in linears)
+        products = sum(linear.flops_per_token() for linear in linears)
         seen = min(length, self.window + self.pool_size - 1) + self._slots(length)
         attention = 2 * 2 * self.heads * self.head_dim * seen  # logits and values
         pooling = 2 * 2 * self.kv_heads * self.head_dim

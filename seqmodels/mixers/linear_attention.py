@@ -121,7 +121,7 @@ class LinearAttention(Mixer):
     def costs(self, length):
         size = features(self.key_map.name, self.key_dim)
         linears = (self.query, self.key, self.value, self.output)
-        products = sum(2 * linear.kernel.size for linear in linears)
+        products = sum(linear.flops_per_token() for linear in linears)
         if self.key_map.weight is not None:
             products += 2 * 2 * self.heads * self.key_dim**2
         # Written and read: a multiply-add for each element of the state; the normaliser's sum is read alike.

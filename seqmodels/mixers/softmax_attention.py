@@ -185,7 +185,7 @@ class SoftmaxAttention(Mixer):
 
     def costs(self, length):
         linears = (self.query, self.key, self.value, self.output)
-        products = sum(2 * linear.kernel.size for linear in linears)
+        products = sum(linear.flops_per_token() for linear in linears)
         seen = length if self.window is None else min(length, self.window)
         attention = 2 * 2 * self.heads * self.head_dim * seen  # logits and values
         flops = products + self.convolutions.flops_per_token() + attention

@@ -43,4 +43,4 @@ class FeedForward(nnx.Module):
     def flops_per_token(self) -> int:
         """Of the products, 2 a multiply-add."""
         matrices = (self.gate, self.up, self.down)
-        return sum(2 * linear.kernel.size for linear in matrices if linear is not None)
+        return sum(linear.flops_per_token() for linear in matrices if linear is not None)
