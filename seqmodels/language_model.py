@@ -13,12 +13,19 @@ from seqmodels.block import Block, NormKind, make_norm
 from seqmodels.errors import InputError
 from seqmodels.layer_stack import LayerStack
 from seqmodels.mixers import SoftmaxAttention
-from seqmodels.mixers.base import Mixer, check_choice, check_positive, current_id, resume
+from seqmodels.mixers.base import (
+    Mixer,
+    check_choice,
+    check_positive,
+    current_id,
+    current_position,
+    positions,
+    resume,
+)
 from seqmodels.nn.dropout import dropout
 from seqmodels.nn.feed_forward import FeedForward, default_feed_forward_width
 from seqmodels.nn.linear import Embedding, Linear, product
 from seqmodels.nn.positions import sinusoidal
-from seqmodels.ops import segments
 
 ComputeDtype = Literal["float32", "bfloat16"]
 FeedForwardChoice = Literal["swiglu", "gelu", "relu", "none"]
@@ -161,10 +168,7 @@ class LanguageModel(nnx.Module):
         x = dropout(x, self.dropout, None if key is None else jax.random.fold_in(key, self.layers.depth))
         states = None if state is None else state.layers
         x, states = self.layers(x, segment_ids=segment_ids, states=states, key=key)
-        if segment_ids is None:
-            position = before.position + tokens.shape[1]
-        else:
-            position = segments.last_count(segment_ids, before.position)
+        position = current_position(segment_ids, before.position, tokens.shape[1])
         after = ModelState(states, current_id(segment_ids, before.last_id), position)
         return self.final_norm(x), after
 
@@ -173,10 +177,7 @@ class LanguageModel(nnx.Module):
         with jax.named_scope("embedding"):
             x = self.embedding(tokens)
             if self.positions != "none":
-                if segment_ids is None:
-                    places = first[:, None] + jnp.arange(tokens.shape[1], dtype=jnp.int32)[None, :]
-                else:
-                    places = segments.positions(segment_ids, first)
+                places = positions(segment_ids, first, tokens.shape[1])
                 if self.positions == "sinusoidal":
                     x = x * self.width**0.5 + sinusoidal(places, self.width)
                 else:

@@ -129,6 +129,18 @@ def current_id(segment_ids: jax.Array | None, last_id: jax.Array) -> jax.Array:
     return segments.last_real_id(segment_ids, last_id)
 
 
+def positions(segment_ids: jax.Array | None, position: jax.Array, length: int) -> jax.Array:
+    """[B, T] int32: the place in its document of each of `length` tokens; `position` [B] came before them."""
+    if segment_ids is None:
+        return position[:, None] + jnp.arange(length, dtype=jnp.int32)[None, :]
+    return segments.positions(segment_ids, position)
+
+
+def current_position(segment_ids: jax.Array | None, position: jax.Array, length: int) -> jax.Array:
+    """[B] int32: the `position` after a row of `length` tokens that began at `position`."""
+    return position + length if segment_ids is None else segments.last_count(segment_ids, position)
+
+
 def state_elements(mixer: Mixer, length: int) -> int:
     """The floating-point numbers in the state of one row that holds `length` tokens."""
     leaves = jax.tree.leaves(jax.eval_shape(lambda: mixer.init_state(1, length)))

@@ -15,6 +15,7 @@ from seqmodels.mixers.base import (
     check_positive,
     current_id,
     heads_and_head_dim,
+    positions,
     register,
     state_elements,
 )
@@ -128,7 +129,7 @@ class CompressedAttention(Mixer):
             (self.query(x), self.key(x), self.value(x)), segment_ids=segment_ids, state=state.windows
         )
         q, k, v = (y.reshape(batch, length, -1, self.head_dim) for y in streams)
-        places = kv_cache.positions(state, segment_ids, length)
+        places = positions(segment_ids, state.position, length)
         if self.rotary is not None:
             q, k = self.rotary(q, places), self.rotary(k, places)
         first = current_id(None, state.last_id)

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from seqmodels.errors import InputError
-from seqmodels.mixers.base import current_id
+from seqmodels.mixers.base import current_id, current_position
 from seqmodels.ops import segments
 
 
@@ -33,13 +33,6 @@ LARGE_FIELDS = ("keys", "values")
 
 # KVCache, or another state with keys, values, position and last_id as there.
 Cache = TypeVar("Cache", bound=tuple)
-
-
-def positions(cache: Cache, segment_ids: jax.Array | None, length: int) -> jax.Array:
-    """[B, T] int32: the position in its document of each of the `length` tokens that follow the cache."""
-    if segment_ids is None:
-        return cache.position[:, None] + jnp.arange(length, dtype=jnp.int32)[None, :]
-    return segments.positions(segment_ids, cache.position)
 
 
 def append(
@@ -75,13 +68,12 @@ def slots_for(
     """([B, T] int32: the slots of tokens at `places` [B, T], `capacity` for those that are not kept, and
     [B] int32: `position`, the real tokens in each row's current document, after them).
     """
+    position = current_position(segment_ids, position, places.shape[1])
     if segment_ids is None:
         kept = jnp.ones(places.shape, bool)
-        position = position + places.shape[1]
     else:
         order = segments.ordinals(segment_ids)
         kept = (segment_ids != 0) & (order == order[:, -1:])
-        position = segments.last_count(segment_ids, position)
     slots = places
     if ring:
         kept &= places >= position[:, None] - capacity

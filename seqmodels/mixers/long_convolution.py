@@ -13,6 +13,7 @@ from seqmodels.mixers.base import (
     check_choice,
     check_positive,
     current_id,
+    positions,
     register,
     state_elements,
 )
@@ -82,7 +83,7 @@ class LongConvolution(Mixer):
         streams = (self.query(x), self.key(x), self.value(x))
         (q, k, v), windows = self.convolutions(streams, segment_ids=segment_ids, state=state.windows)
         u = k * v
-        places = kv_cache.positions(state, segment_ids, x.shape[1])
+        places = positions(segment_ids, state.position, x.shape[1])
         capacity = state.history.shape[2]
         slots, position = kv_cache.slots_for(places, state.position, segment_ids, capacity, ring=False)
         history = kv_cache.written(state.history, u[:, None], slots)

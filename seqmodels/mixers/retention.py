@@ -7,14 +7,15 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from seqmodels.mixers import kv_cache
 from seqmodels.mixers.base import (
     Costs,
     Mixer,
     check_choice,
     check_positive,
     current_id,
+    current_position,
     heads_and_head_dim,
+    positions,
     register,
     state_elements,
 )
@@ -23,7 +24,7 @@ from seqmodels.nn.head_output import HeadOutput
 from seqmodels.nn.linear import Linear
 from seqmodels.nn.rotary import Rotary
 from seqmodels.nn.short_convolution import ShortConvolutions
-from seqmodels.ops import LinearAttentionState, linear_attention, segments
+from seqmodels.ops import LinearAttentionState, linear_attention
 
 
 class State(NamedTuple):
@@ -89,7 +90,7 @@ class Retention(Mixer):
             (self.query(x), self.key(x), self.value(x)), segment_ids=segment_ids, state=state.windows
         )
         q, k, v = (y.reshape(batch, length, self.heads, -1) for y in streams)
-        places = kv_cache.positions(state, segment_ids, length)
+        places = positions(segment_ids, state.position, length)
         o, memory = linear_attention(
             self.rotary(q, places),
             self.rotary(k, places),
@@ -100,10 +101,7 @@ class Retention(Mixer):
             method=self.method,
             chunk_size=self.chunk_size,
         )
-        if segment_ids is None:
-            position = state.position + length
-        else:
-            position = segments.last_count(segment_ids, state.position)
+        position = current_position(segment_ids, state.position, length)
         last_id = current_id(segment_ids, state.last_id)
         return self.output(o, x), State(memory.kv, windows, position, last_id)
 

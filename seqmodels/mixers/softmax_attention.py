@@ -15,6 +15,7 @@ from seqmodels.mixers.base import (
     check_choice,
     check_positive,
     heads_and_head_dim,
+    positions,
     register,
     state_elements,
 )
@@ -113,7 +114,7 @@ class SoftmaxAttention(Mixer):
         q, k, v = (y.reshape(batch, length, -1, self.head_dim) for y in streams)
         if self.query_norm is not None:
             q, k = self.query_norm(q), self.key_norm(k)
-        places = kv_cache.positions(state, segment_ids, length)
+        places = positions(segment_ids, state.position, length)
         if self.rotary is not None:
             q, k = self.rotary(q, places), self.rotary(k, places)
         ring = self.window is not None
