@@ -70,8 +70,32 @@ DEFAULTS = [Subject(name, "auto") for name in MIXERS]
 FORMS = [Subject(name, method) for name, mixer in MIXERS.items() for method in mixer.methods]
 ALTERED = [Subject(name, "auto", variant) for variant, (name, _) in VARIANTS.items()]
 ALL = DEFAULTS + ALTERED
-# Documents and states, for every form too: slow, since the tests of the ops hold that for each method.
-ALL_FORMS = ALL + [pytest.param(subject, marks=pytest.mark.slow) for subject in FORMS]
+
+# Of these mixers every form is tested always; of the others those that are the plain forms of a faster one
+# are left to `make test-all`, as most variants are: the tests of the ops hold each method to its equation.
+CORE = {"SoftmaxAttention", "LinearAttention", "Mamba", "GatedDeltaNet", "RWKV7"}
+PLAIN_FORMS = {"sequential", "associative", "parallel"}
+QUICK_VARIANTS = {"", "windowed", "alibi", "relu", "unnormalised", "learned"}
+
+
+def marks(subject: Subject) -> tuple:
+    """`slow` or nothing."""
+    plain = subject.method in PLAIN_FORMS and not PLAIN_FORMS.issuperset(MIXERS[subject.mixer].methods)
+    quick = subject.variant in QUICK_VARIANTS and (subject.mixer in CORE or not plain)
+    return () if quick else (pytest.mark.slow,)
+
+
+def over(subjects: list[Subject]):
+    """Runs a test over subjects; some of them among the slow tests."""
+    chosen = [pytest.param(subject, marks=marks(subject)) for subject in subjects]
+    return pytest.mark.parametrize("subject", chosen, ids=str)
+
+
+def over_all_and_every_form():
+    """The same over ALL, and over every form by name among the slow tests."""
+    chosen = [pytest.param(subject, marks=marks(subject)) for subject in ALL]
+    chosen += [pytest.param(subject, marks=pytest.mark.slow) for subject in FORMS]
+    return pytest.mark.parametrize("subject", chosen, ids=str)
 
 
 def arguments(subject: Subject, **changes) -> dict:

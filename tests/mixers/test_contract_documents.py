@@ -3,24 +3,24 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 
 from tests.mixers.rows import LENGTH, ROWS, SEGMENT_IDS, X, alone, documents
 from tests.mixers.subjects import (
     ALL,
-    ALL_FORMS,
     WIDTH,
     agree,
     equal_bits,
     gradients,
     module,
     normal,
+    over,
+    over_all_and_every_form,
     program,
     trees_agree,
 )
 
 REAL = SEGMENT_IDS != 0
-every_subject = pytest.mark.parametrize("subject", ALL_FORMS, ids=str)
+every_subject = over_all_and_every_form()
 
 
 @every_subject
@@ -93,7 +93,7 @@ def test_the_state_is_that_of_the_last_document(subject):
     equal_bits(jax.tree.map(lambda leaf: leaf[ROWS - 1 :], got), empty)
 
 
-@pytest.mark.parametrize("subject", ALL, ids=str)
+@over(ALL)
 def test_one_row_alone_equals_it_in_the_batch(subject):
     """A mask that is skipped, or an axis that is squeezed, at batch 1."""
     y, state = program(subject)(X, SEGMENT_IDS)

@@ -10,7 +10,18 @@ from flax import nnx
 
 from seqmodels.mixers import MIXERS
 from tests.mixers.references import REFERENCES
-from tests.mixers.subjects import DEFAULTS, FORMS, WIDTH, build, gradients, normal, program, relative_rms
+from tests.mixers.subjects import (
+    DEFAULTS,
+    FORMS,
+    WIDTH,
+    build,
+    gradients,
+    marks,
+    normal,
+    over,
+    program,
+    relative_rms,
+)
 
 LONGEST = 129
 # (length, chunk size): one token, a chunk, and chunks with a tail of one; BACKWARD checks outputs too.
@@ -61,7 +72,7 @@ def test_every_mixer_has_a_reference():
 
 
 @pytest.mark.parametrize(("length", "chunk"), FORWARD)
-@pytest.mark.parametrize("subject", FORMS, ids=str)
+@over(FORMS)
 def test_outputs_are_those_of_the_equation(subject, length, chunk):
     """A wrong chunk border, tail or mask shows at one of these lengths; inputs of 50 show overflow."""
     for size, x in X.items():
@@ -92,7 +103,7 @@ def _gradient_bound(subject, size, length):
 @pytest.mark.parametrize(
     ("subject", "length", "chunk"),
     [
-        pytest.param(subject, length, chunk, id=f"{subject}-{length}")
+        pytest.param(subject, length, chunk, id=f"{subject}-{length}", marks=marks(subject))
         for subject in FORMS
         for length, chunk in BACKWARD
         if length > chunk
@@ -109,7 +120,7 @@ def test_gradients_are_those_of_the_equation(subject, length, chunk):
         assert error(got, wanted) <= _gradient_bound(subject, size, length)
 
 
-@pytest.mark.parametrize("subject", FORMS, ids=str)
+@over(FORMS)
 def test_bfloat16_keeps_its_sums_in_float32(subject):
     """Sums in bfloat16 stop growing at 256: the error would be far above 2 %, and grow along the sequence."""
     x = jnp.asarray(X[1.0], jnp.bfloat16)
@@ -121,7 +132,7 @@ def test_bfloat16_keeps_its_sums_in_float32(subject):
     assert halves[1] <= 2 * halves[0]
 
 
-@pytest.mark.parametrize("subject", FORMS, ids=str)
+@over(FORMS)
 def test_earlier_outputs_do_not_know_later_tokens(subject):
     """Causality forward, to the bit: a leak of any size from the future invalidates every training loss."""
     x = np.array(X[1.0])
@@ -135,7 +146,7 @@ def test_earlier_outputs_do_not_know_later_tokens(subject):
         assert (changed[:, place + 1 :] != y[:, place + 1 :]).any() or place == LONGEST - 1
 
 
-@pytest.mark.parametrize("subject", FORMS, ids=str)
+@over(FORMS)
 def test_gradients_do_not_reach_later_tokens(subject):
     """Causality backward: the gradient of one output to every later input is exactly 0."""
     cotangent = np.zeros((2, 65, WIDTH), np.float32)
@@ -145,7 +156,7 @@ def test_gradients_do_not_reach_later_tokens(subject):
     assert (of_x[:, :21] != 0).any()
 
 
-@pytest.mark.parametrize("subject", DEFAULTS, ids=str)
+@over(DEFAULTS)
 def test_compiled_equals_eager(subject):
     """A value that depends on being traced, such as a check on concrete numbers, would differ."""
     mixer = nnx.merge(*build(subject, changes=chunked(16)))

@@ -3,24 +3,24 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 
 from tests.mixers.rows import LENGTH, ROWS, SEGMENT_IDS, X
 from tests.mixers.subjects import (
     ALL,
-    ALL_FORMS,
     DEFAULTS,
     WIDTH,
     agree,
     equal_bits,
     module,
+    over,
+    over_all_and_every_form,
     program,
     relative_rms,
     trees_agree,
 )
 
 PIECE = 8
-every_subject = pytest.mark.parametrize("subject", ALL_FORMS, ids=str)
+every_subject = over_all_and_every_form()
 
 
 def steps(subject, x, state):
@@ -121,7 +121,7 @@ def traced(subject, x, state=None):
     return jax.eval_shape(lambda x, state: mixer(x, state=state), x, state)
 
 
-@pytest.mark.parametrize("subject", ALL, ids=str)
+@over(ALL)
 def test_dtypes_hold_over_steps(subject):
     """Caches and windows in the given dtype, everything else that floats in float32, for good."""
     mixer = module(subject)
@@ -137,7 +137,7 @@ def test_dtypes_hold_over_steps(subject):
         assert _dtypes(after) == _dtypes(state)
 
 
-@pytest.mark.parametrize("subject", ALL, ids=str)
+@over(ALL)
 def test_batch_sizes_in_turn(subject):
     """A state that remembers an older batch size."""
     for batch in (4, 1, 3):
@@ -156,7 +156,7 @@ def test_a_state_can_be_donated(subject):
         assert len({leaf.unsafe_buffer_pointer() for leaf in leaves}) == len(leaves)
 
 
-@pytest.mark.parametrize("subject", DEFAULTS, ids=str)
+@over(DEFAULTS)
 def test_one_compile_a_shape(subject):
     """A Python number that changes from call to call would compile each step anew."""
     _, states = steps(subject, X[:, :1], module(subject).init_state(ROWS, LENGTH))
