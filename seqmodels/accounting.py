@@ -4,6 +4,7 @@ A FLOP is one addition or one multiplication, so a multiply-add is two. Formulas
 and recurrences; `counted_flops` is what to check them against.
 """
 
+import os
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -51,6 +52,11 @@ def bytes_moved(model, params: dict, length: int, batch_size: int = 1) -> int:
     Over the bandwidth of the memory that is the least time of a step, whatever its FLOPs.
     """
     return tree_bytes(params) + state_bytes(model, length, batch_size)
+
+
+def host_memory() -> int:
+    """Bytes of memory in this machine."""
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 def tree_bytes(tree: Any) -> int:

@@ -1,11 +1,10 @@
 """Batches on their way from the host to the devices."""
 
-import os
-
 import jax
 import numpy as np
 from jax.sharding import NamedSharding
 
+from seqmodels.accounting import host_memory
 from seqmodels.errors import InputError
 
 BYTES_PER_TOKEN = 16  # tokens, targets, segment ids and weights, 4 each
@@ -33,7 +32,7 @@ def check_rows(batch_size: int, accumulation: int, devices: int) -> None:
 def check_size(batch_size: int, row_length: int, processes: int) -> None:
     """Raises InputError where this process's rows of one batch exceed the machine's memory."""
     each = BYTES_PER_TOKEN * batch_size * row_length // processes
-    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    memory = host_memory()
     if each > memory:
         raise InputError(
             f"train.batch_size = {batch_size} rows of train.row_length = {row_length} tokens take "
