@@ -7,10 +7,11 @@ quickstart:
 	@sh scripts/environment.sh requirements.txt
 	@.venv/bin/python scripts/quickstart.py
 
-# Tests of one file share their compilations, so a file stays with one worker.
+# Tests of one file share their compilations, so a file stays with one worker. Most programs run once and are small:
+# compiling them takes longer than running them, so here the compiler optimises nothing; in test-all it does.
 test:
 	@sh scripts/environment.sh requirements-dev.txt
-	@.venv/bin/python -m pytest -q -n $(WORKERS) --dist loadfile -m "not slow"
+	@XLA_FLAGS="$$XLA_FLAGS --xla_backend_optimization_level=0" .venv/bin/python -m pytest -q -n $(WORKERS) --dist loadfile -m "not slow"
 
 test-all:
 	@sh scripts/environment.sh requirements-dev.txt
