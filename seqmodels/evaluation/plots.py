@@ -79,9 +79,9 @@ NLL = "negative log-likelihood (bits a token)"
 
 def _add_chance(axes: "Axes", curve: Curve) -> None:
     """What guessing gives: any value of the alphabet, and any pair of the row."""
-    chance = np.full(len(curve.settings), curve.chance_of_value)
+    chance = np.full(len(curve.queries), curve.chance_of_value)
     axes.plot(curve.distance, chance, color=GREY, linestyle=":", label=f"chance, 1 of {curve.values} values")
-    pairs = {setting.pairs for setting in curve.settings}
+    pairs = {point.pairs for point in curve.sweep.points}
     of = f"{min(pairs)}" if len(pairs) == 1 else f"{min(pairs)} to {max(pairs)}"
     axes.plot(
         curve.distance,

@@ -8,11 +8,10 @@ them, so that the trials of a point are independent; every query is kept in the 
 import dataclasses
 import hashlib
 import json
-from typing import NamedTuple
 
 import numpy as np
 
-from seqmodels.errors import InputError
+from seqmodels.data.tasks.task import Point, Sweep, Task
 from seqmodels.evaluation.scorer import in_flight, nll_of_logits, shared_width
 from seqmodels.evaluation.statistics import (
     RESAMPLES,
@@ -27,27 +26,14 @@ _LN2 = float(np.log(2.0))
 ANSWER_KINDS = ("right", "another value of the row", "a value not in the row", "no value")
 
 
-class Setting(NamedTuple):
-    """One point of a curve: I pairs after the target, F fillers, K pairs in the row."""
-
-    interference: int
-    fillers: int
-    pairs: int
-
-    @property
-    def distance(self) -> int:
-        """Position of the first query less that of the target's value."""
-        return 2 * self.interference + self.fillers + 1
-
-
 @dataclasses.dataclass(frozen=True)
 class Curve:
-    """Accuracy at each of `settings`, in order of distance: `right` of `queries` [points].
+    """Accuracy at each point of a sweep: `right` of `queries` [points].
 
-    trained: whether training had rows of that length and that many pairs, [points].
+    trained: whether training had rows of that length and with such settings, [points].
     """
 
-    settings: list[Setting]
+    sweep: Sweep
     right: np.ndarray
     queries: np.ndarray
     trained: np.ndarray
@@ -55,7 +41,7 @@ class Curve:
 
     @property
     def distance(self) -> np.ndarray:
-        return np.array([setting.distance for setting in self.settings])
+        return np.array([point.at for point in self.sweep.points])
 
     @property
     def accuracy(self) -> list[Estimate]:
@@ -69,7 +55,7 @@ class Curve:
     @property
     def chance_of_row(self) -> np.ndarray:
         """Guessing any pair of the row, [points]."""
-        return 1 / np.array([setting.pairs for setting in self.settings])
+        return 1 / np.array([point.pairs for point in self.sweep.points])
 
     @property
     def area(self) -> Estimate:
@@ -98,16 +84,16 @@ class Curve:
             "horizon50": self.horizon50._asdict(),
             "points": [
                 {
-                    "distance": setting.distance,
-                    **setting._asdict(),
+                    "distance": point.at,
+                    **point.settings,
                     "accuracy": accuracy._asdict(),
                     "queries": int(queries),
                     "chance_of_value": self.chance_of_value,
-                    "chance_of_row": 1 / setting.pairs,
+                    "chance_of_row": 1 / point.pairs,
                     "trained": bool(trained),
                 }
-                for setting, accuracy, queries, trained in zip(
-                    self.settings, self.accuracy, self.queries, self.trained, strict=True
+                for point, accuracy, queries, trained in zip(
+                    self.sweep.points, self.accuracy, self.queries, self.trained, strict=True
                 )
             ],
         }
@@ -145,7 +131,7 @@ class Recall:
 
 def measure(
     scorer,
-    task,
+    task: Task,
     *,
     training_length: int,
     longest: int,
@@ -154,54 +140,30 @@ def measure(
     split: str = "test",
 ) -> Recall:
     """Both curves of a task, in rows of up to `longest` tokens, `rows` of them a point."""
-    curves, tables, hashes = [], [], {}
-    for name, settings in (("delay", delays(task, longest)), ("interference", interferences(task, longest))):
-        right = np.zeros(len(settings), np.int64)
-        for point, setting in enumerate(settings):
-            width = shared_width(task.row_tokens(setting.pairs, setting.fillers), training_length, longest)
-            table = _answers(scorer, task, setting, split, rows, batch_size, width)
+    curves, tables, hashes = [], [], []
+    for sweep in task.sweeps(longest):
+        right = np.zeros(len(sweep.points), np.int64)
+        for index, point in enumerate(sweep.points):
+            width = shared_width(task.row_tokens(**point.settings), training_length, longest)
+            table = _answers(scorer, task, point, split, rows, batch_size, width)
             first = table["query_index"] == 0
-            right[point] = (table["kind"][first] == 0).sum()
-            tables.append({"curve": np.full(len(first), name), **table})
-            hashes[setting] = task.rows_hash(split, 0, rows, **setting._asdict())
-        fits = [task.row_tokens(s.pairs, s.fillers) <= training_length for s in settings]
-        trained = np.array(fits) & [s.pairs <= max(task.pairs) for s in settings]
-        curves.append(Curve(settings, right, np.full(len(settings), rows), trained, task.values))
+            right[index] = (table["kind"][first] == 0).sum()
+            tables.append({"curve": np.full(len(first), sweep.name), **table})
+            hashes.append(task.rows_hash(split, 0, rows, **point.settings))
+        fits = [task.row_tokens(**point.settings) <= training_length for point in sweep.points]
+        trained = np.array(fits) & [point.familiar for point in sweep.points]
+        curves.append(Curve(sweep, right, np.full(len(sweep.points), rows), trained, len(task.value_ids)))
     joined = {name: np.concatenate([table[name] for table in tables]) for name in tables[0]}
     return Recall(*curves, joined, split, _digest(hashes), training_length)
 
 
-def delays(task, longest: int) -> list[Setting]:
-    """I = 0 and F = 0, 1, 3, 7, ...: distances that are powers of two, in rows of up to `longest` tokens."""
-    pairs = max(task.pairs)
-    settings = []
-    while task.row_tokens(pairs, (fillers := (1 << len(settings)) - 1)) <= longest:
-        settings.append(Setting(0, fillers, pairs))
-        if not task.filler_tokens:
-            break
-    if not settings:
-        raise InputError(
-            f"the shortest row of the task takes {task.row_tokens(pairs, 0)} tokens, and rows of up to "
-            f"{longest} are evaluated: raise evaluate.row_length"
-        )
-    return settings
-
-
-def interferences(task, longest: int) -> list[Setting]:
-    """F = 0 and I = 0, 1, 2, 4, ...: at the task's load K as far as that goes, then with K = I + 1 pairs."""
-    pairs = max(task.pairs)
-    counts = sorted({0, pairs - 1, *(1 << n for n in range(task.keys.bit_length()))})
-    settings = [Setting(count, 0, max(pairs, count + 1)) for count in counts]
-    return [s for s in settings if s.pairs <= task.keys and task.row_tokens(s.pairs, 0) <= longest]
-
-
-def _answers(scorer, task, setting: Setting, split: str, rows: int, batch_size: int, width: int):
+def _answers(scorer, task: Task, point: Point, split: str, rows: int, batch_size: int, width: int):
     """The table of one point: a line a query, in order of rows."""
 
     def batches():
         for first in range(0, rows, batch_size):
             # The last batch is filled up with rows that are then dropped: one shape, one compilation.
-            made = task.rows(split, first, batch_size, row_length=width, **setting._asdict())
+            made = task.rows(split, first, batch_size, row_length=width, **point.settings)
             batch = made.batch
             count = min(batch_size, rows - first)
             logits = scorer.logits(batch["tokens"], batch["segment_ids"], batch["scored"])
@@ -240,6 +202,6 @@ def _judge(
     }
 
 
-def _digest(hashes: dict[Setting, str]) -> str:
+def _digest(hashes: list[str]) -> str:
     """One hash over those of all points."""
-    return hashlib.blake2b(json.dumps(list(hashes.values())).encode(), digest_size=16).hexdigest()
+    return hashlib.blake2b(json.dumps(hashes).encode(), digest_size=16).hexdigest()

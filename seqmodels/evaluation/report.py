@@ -118,18 +118,18 @@ def _recall(name: str, curve: Curve) -> list[Row]:
             "tokens until accuracy falls through 1/2",
         ),
     ]
-    for setting, accuracy, queries, trained in zip(
-        curve.settings, curve.accuracy, curve.queries, curve.trained, strict=True
+    for point, accuracy, queries, trained in zip(
+        curve.sweep.points, curve.accuracy, curve.queries, curve.trained, strict=True
     ):
-        counts = f"chance 1/{curve.values}, 1/{setting.pairs}; n {queries}"
+        counts = f"chance 1/{curve.values}, 1/{point.pairs}; n {queries}"
         beyond = "" if trained else "; beyond training"
-        table.append((f"  {_knob(name, setting)}", *_figure(accuracy, 3), counts + beyond))
+        table.append((f"  {_knob(name, point)}", *_figure(accuracy, 3), counts + beyond))
     return table
 
 
-def _knob(name: str, setting) -> str:
-    knob = f"F {setting.fillers}" if name == "delay" else f"I {setting.interference}"
-    return f"{knob}, K {setting.pairs}, d {setting.distance}"
+def _knob(name: str, point) -> str:
+    knob = f"F {point.settings['fillers']}" if name == "delay" else f"I {point.settings['interference']}"
+    return f"{knob}, K {point.pairs}, d {point.at}"
 
 
 def _distance(value: float, curve: Curve) -> str:

@@ -33,7 +33,7 @@ def test_copier_flips_exactly_behind_its_window(window):
     """A distance off by one, in the task or here, moves the flip by one."""
     result = measure(Copier(TASK.vocab_size, TASK.value_ids, window=window))
     for curve in (result.delay, result.interference):
-        assert len(curve.settings) >= 5
+        assert len(curve.sweep.points) >= 5
         for distance, accuracy in zip(curve.distance, curve.accuracy, strict=True):
             if distance <= window:
                 assert accuracy.value == 1.0
@@ -68,10 +68,11 @@ def test_distances_of_the_curves():
     """The delay curve has no pair after the target and doubling distances; the other one has no filler."""
     result = measure(uniform(TASK.vocab_size), rows=2, batch_size=2)
     np.testing.assert_array_equal(result.delay.distance, [1, 2, 4, 8, 16, 32, 64])
-    assert {s.interference for s in result.delay.settings} == {0}
-    assert [s.interference for s in result.interference.settings] == [0, 1, 2, 3, 4, 8, 16, 32]
-    assert [s.pairs for s in result.interference.settings] == [4, 4, 4, 4, 5, 9, 17, 33]
-    assert {s.fillers for s in result.interference.settings} == {0}
+    delay, interference = ([p.settings for p in c.sweep.points] for c in (result.delay, result.interference))
+    assert {s["interference"] for s in delay} == {0}
+    assert [s["interference"] for s in interference] == [0, 1, 2, 3, 4, 8, 16, 32]
+    assert [s["pairs"] for s in interference] == [4, 4, 4, 4, 5, 9, 17, 33]
+    assert {s["fillers"] for s in interference} == {0}
     np.testing.assert_array_equal(result.delay.trained, [True] * 4 + [False] * 3)
 
 

@@ -13,51 +13,24 @@ and a row has 2 K + F + n tokens. Keys are distinct; values and queries are draw
 The answer is the target at the query's own position, and is never fed back.
 """
 
-import hashlib
-from collections.abc import Callable
-from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any
 
 import gin
 import numpy as np
 
-from seqmodels.data.packing import Batch
-from seqmodels.data.random_bits import below, check_seed, distinct, row_words
-from seqmodels.data.tasks.task_stream import TaskStream
+from seqmodels.data.random_bits import below, distinct
+from seqmodels.data.tasks.task import Draw, Point, Sweep, Task, TaskRows, check_least, numbers
 from seqmodels.errors import InputError
-
-TaskSplit = Literal["train", "validation", "test"]
-
-# Bump it when the bytes of rows change.
-FORMAT = 1
-# Second words of the random keys: pairs and queries of a split, and behind them its fillers.
-_KEYS = {"train": 0, "validation": 2, "test": 4}
-
-
-class RecallRows(NamedTuple):
-    """Rows of the task, and what is known of each query.
-
-    batch: a batch, with `scored` int32 `[B, n]`, the positions of the queries: all that has weight.
-    metadata: int64 arrays. Of each query `[B, n]`: distance, interference, fillers, pairs, query_index, row,
-        answer. Of each row: values_in_row `[B, K]`, as they were written, -1 where a row has fewer than K.
-    """
-
-    batch: Batch
-    metadata: dict[str, np.ndarray]
 
 
 @gin.register
-class RecallAtDistance:
-    """Rows of recall at a distance, as a pure function of (settings, seed, split, row index).
-
-    Token ids: fillers first, then keys, then values.
+class RecallAtDistance(Task):
+    """Rows of recall at a distance. Token ids: fillers first, then keys, then values.
 
     The defaults fill rows of at most 59 tokens, for a row length of 64: 4 pairs, 20 queries, and delays that
     put the newest pair 1, 2, 4, ... 32 tokens before the first query. Many queries a row matter: with 4,
     training stays where it answers with any value of the row.
     """
-
-    kind = "recall"
 
     def __init__(
         self,
@@ -74,110 +47,95 @@ class RecallAtDistance:
             pairs: K. Here and in the next two, of several numbers each row draws one.
             interference: I of the pair that the first query asks for. None: any pair of the row, as it is
                 for the other queries.
-            fillers: F.
+            fillers: F. Other fillers leave a row's pairs and queries as they are, another interference all
+                but its first query.
             queries_per_row: n.
             keys, values, filler_tokens: the sizes of the three alphabets.
         """
-        self.pairs, self.fillers = _numbers(pairs), _numbers(fillers)
-        self.interference = None if interference is None else _numbers(interference)
-        self.queries_per_row = queries_per_row
         self.keys, self.values, self.filler_tokens = keys, values, filler_tokens
         self.filler_ids = range(filler_tokens)
         self.key_ids = range(filler_tokens, filler_tokens + keys)
         self.value_ids = range(filler_tokens + keys, filler_tokens + keys + values)
         self.vocab_size = filler_tokens + keys + values
-        for name, size in (("queries_per_row", queries_per_row), ("keys", keys), ("values", values)):
-            if size < 1:
-                raise InputError(f"RecallAtDistance.{name} = {size} should be at least 1.")
-        self._longest_row(self.pairs, self.interference, self.fillers)
-
-    @property
-    def longest_row(self) -> int:
-        """Tokens of a row at the largest settings: the least row_length."""
-        return self._longest_row(self.pairs, self.interference, self.fillers)
-
-    def row_tokens(self, pairs: int, fillers: int) -> int:
-        """Tokens of a row, 2 K + F + n."""
-        return 2 * pairs + fillers + self.queries_per_row
-
-    @property
-    def fingerprint(self) -> str:
-        return hashlib.blake2b(f"{FORMAT} {self.describe()}".encode(), digest_size=16).hexdigest()
-
-    def describe(self) -> dict[str, object]:
-        """The settings."""
-        return {
-            "task": "RecallAtDistance",
-            "pairs": self.pairs,
-            "interference": self.interference,
-            "fillers": self.fillers,
-            "queries_per_row": self.queries_per_row,
-            "keys": self.keys,
-            "values": self.values,
-            "filler_tokens": self.filler_tokens,
-            "vocab_size": self.vocab_size,
+        self.settings = {
+            "pairs": numbers(pairs),
+            "interference": None if interference is None else numbers(interference),
+            "fillers": numbers(fillers),
+            "queries_per_row": queries_per_row,
+            "keys": keys,
+            "values": values,
+            "filler_tokens": filler_tokens,
         }
+        check_least("RecallAtDistance", queries_per_row=queries_per_row, keys=keys, values=values)
+        self.row_tokens()
 
-    def prepare(self, cache_dir: Path | None = None, say: Callable[[str], None] = print) -> None:
-        """Nothing to prepare: rows are made as they are asked for."""
+    def row_tokens(self, **changes: Any) -> int:
+        settings = self.settings | changes
+        pairs, fillers = numbers(settings["pairs"]), numbers(settings["fillers"])
+        behind = None if settings["interference"] is None else numbers(settings["interference"])
+        for name, several in (("pairs", pairs), ("interference", behind), ("fillers", fillers)):
+            if several == ():
+                raise InputError(f"RecallAtDistance.{name} = () holds no number.")
+        least, most = min(pairs), max(pairs)
+        if not 1 <= least <= most <= self.keys:
+            raise InputError(
+                f"RecallAtDistance.pairs = {pairs} should lie between 1 and keys = {self.keys}, since "
+                "the keys of a row are distinct."
+            )
+        if behind is not None and not 0 <= min(behind) <= max(behind) < least:
+            raise InputError(
+                f"RecallAtDistance.interference = {behind} should lie between 0 and {least - 1}, since the "
+                f"pair that is asked for is one of {least}."
+            )
+        if min(fillers) < 0 or (max(fillers) > 0 and self.filler_tokens < 1):
+            raise InputError(
+                f"RecallAtDistance.fillers = {fillers} with filler_tokens = {self.filler_tokens}: fillers "
+                "should be at least 0, and come from an alphabet."
+            )
+        return 2 * most + max(fillers) + settings["queries_per_row"]
 
-    def stream(
-        self, batch_size: int, row_length: int, seed: int, process_index: int = 0, process_count: int = 1
-    ) -> TaskStream:
-        """Training batches without end; batch_size counts the rows of all processes."""
-        self._check_room(self.longest_row, row_length)
-        return TaskStream(self, batch_size, row_length, seed, process_index, process_count)
-
-    def rows(
-        self,
-        split: TaskSplit,
-        first: int,
-        count: int,
-        *,
-        seed: int = 0,
-        row_length: int | None = None,
-        pairs: int | tuple[int, ...] | None = None,
-        interference: int | tuple[int, ...] | None = None,
-        fillers: int | tuple[int, ...] | None = None,
-    ) -> RecallRows:
-        """Rows `first` to `first + count - 1` of a split.
-
-        Args:
-            row_length: rows are padded to it on the right; by default the longest row of these settings.
-            pairs, interference, fillers: in place of the task's own. Other fillers leave a row's pairs and
-                queries as they are, another interference all but its first query.
-
-        Raises:
-            InputError: the interference leaves no pair to ask for, or a row is longer than row_length.
+    def sweeps(self, longest: int) -> list[Sweep]:
+        """By delay: nothing but fillers stands between a pair and its query (I = 0), at distances that are
+        powers of two. By interference: nothing but other pairs does (F = 0), at the largest load K of
+        training as far as that goes, then with K = I + 1 pairs.
         """
-        check_seed(seed)
-        loads = self.pairs if pairs is None else _numbers(pairs)
-        behind = self.interference if interference is None else _numbers(interference)
-        delays = self.fillers if fillers is None else _numbers(fillers)
-        longest = self._longest_row(loads, behind, delays)
-        row_length = longest if row_length is None else row_length
-        self._check_room(longest, row_length)
-        most, key = max(loads), _KEYS[split]
+        pairs = max(self.settings["pairs"])
+        delays = [self._point(0, (1 << n) - 1, pairs) for n in range(longest.bit_length() + 1)]
+        counts = sorted({0, pairs - 1, *(1 << n for n in range(self.keys.bit_length()))})
+        behind = [self._point(count, 0, max(pairs, count + 1)) for count in counts if count < self.keys]
+        delays = [point for point in delays if self.filler_tokens or not point.settings["fillers"]]
+        fitting = [
+            [point for point in points if self.row_tokens(**point.settings) <= longest]
+            for points in (delays, behind)
+        ]
+        if not fitting[0]:
+            raise InputError(
+                f"the shortest row of the task takes {self.row_tokens(**delays[0].settings)} tokens, and "
+                f"rows of up to {longest} are evaluated: raise evaluate.row_length"
+            )
+        axis = "distance from value to query (tokens)"
+        return [Sweep("delay", axis, fitting[0]), Sweep("interference", axis, fitting[1])]
 
-        words = row_words((seed, key), first, count, 3 + 3 * most + self.queries_per_row)
-        settings, choice, order, value, query = np.split(words, 3 + np.cumsum([0, most, most, most]), axis=1)
-        load = np.take(loads, below(settings[:, 0], len(loads)))
-        delay = np.take(delays, below(settings[:, 1], len(delays)))
+    def _point(self, interference: int, fillers: int, pairs: int) -> Point:
+        settings = {"interference": interference, "fillers": fillers, "pairs": pairs}
+        familiar = pairs <= max(self.settings["pairs"])
+        return Point(2 * interference + fillers + 1, settings, pairs, familiar)
+
+    def _make(self, draw: Draw, row_length: int, settings: dict[str, Any]) -> TaskRows:
+        loads, delays = numbers(settings["pairs"]), numbers(settings["fillers"])
+        most, queries = max(loads), settings["queries_per_row"]
+        words = draw.words(3 + 3 * most + queries)
+        chosen, choice, order, value, query = np.split(words, 3 + np.cumsum([0, most, most, most]), axis=1)
+        load = np.take(loads, below(chosen[:, 0], len(loads)))
+        delay = np.take(delays, below(chosen[:, 1], len(delays)))
         keys = self.key_ids.start + distinct(choice, order, self.keys)
         values = self.value_ids.start + below(value, self.values)
         asked = below(query, load[:, None])
-        if behind is not None:
-            asked[:, 0] = load - 1 - np.take(behind, below(settings[:, 2], len(behind)))
-        filler = below(row_words((seed, key + 1), first, count, max(delays)), self.filler_tokens)
-        return self._lay_out(first, row_length, load, delay, keys, values, filler, asked)
-
-    def rows_hash(self, split: TaskSplit, first: int, count: int, **settings) -> str:
-        """A hash of rows, to be stored beside what was measured on them; arguments as for `rows`."""
-        batch = self.rows(split, first, count, **settings).batch
-        whole = hashlib.blake2b(digest_size=16)
-        for name in ("tokens", "targets", "segment_ids", "scored"):
-            whole.update(np.ascontiguousarray(batch[name], "<i4").tobytes())
-        return whole.hexdigest()
+        if settings["interference"] is not None:
+            behind = numbers(settings["interference"])
+            asked[:, 0] = load - 1 - np.take(behind, below(chosen[:, 2], len(behind)))
+        filler = below(draw.words(max(delays), stream=1), self.filler_tokens)
+        return self._lay_out(draw.first, row_length, load, delay, keys, values, filler, asked)
 
     def _lay_out(
         self,
@@ -189,7 +147,7 @@ class RecallAtDistance:
         values: np.ndarray,
         filler: np.ndarray,
         asked: np.ndarray,
-    ) -> RecallRows:
+    ) -> TaskRows:
         """Writes what was drawn into rows: load, delay `[B]`; asked `[B, n]`, the pair of each query."""
         (count, queries), row = asked.shape, np.arange(len(asked))[:, None]
         tokens = np.zeros((count, row_length), np.int32)
@@ -220,40 +178,4 @@ class RecallAtDistance:
             "answer": values[row, asked],
             "values_in_row": np.where(written, values, -1),
         }
-        return RecallRows(batch, metadata)
-
-    def _longest_row(
-        self, pairs: tuple[int, ...], interference: tuple[int, ...] | None, fillers: tuple[int, ...]
-    ) -> int:
-        """Tokens of a row at the largest of these settings, once they are checked."""
-        for name, numbers in (("pairs", pairs), ("interference", interference), ("fillers", fillers)):
-            if numbers == ():
-                raise InputError(f"RecallAtDistance.{name} = () holds no number.")
-        least, most = min(pairs), max(pairs)
-        if not 1 <= least <= most <= self.keys:
-            raise InputError(
-                f"RecallAtDistance.pairs = {pairs} should lie between 1 and keys = {self.keys}, since "
-                "the keys of a row are distinct."
-            )
-        if interference is not None and not 0 <= min(interference) <= max(interference) < least:
-            raise InputError(
-                f"RecallAtDistance.interference = {interference} should lie between 0 and {least - 1}, "
-                f"since the pair that is asked for is one of {least}."
-            )
-        if min(fillers) < 0 or (max(fillers) > 0 and self.filler_tokens < 1):
-            raise InputError(
-                f"RecallAtDistance.fillers = {fillers} with filler_tokens = {self.filler_tokens}: fillers "
-                "should be at least 0, and come from an alphabet."
-            )
-        return self.row_tokens(most, max(fillers))
-
-    def _check_room(self, longest: int, row_length: int) -> None:
-        if longest > row_length:
-            raise InputError(
-                f"rows of RecallAtDistance take up to {longest} tokens (2 * pairs + fillers + "
-                f"{self.queries_per_row} queries), and row_length is {row_length}."
-            )
-
-
-def _numbers(setting: int | tuple[int, ...]) -> tuple[int, ...]:
-    return (setting,) if isinstance(setting, int) else tuple(setting)
+        return TaskRows(batch, metadata)
