@@ -11,6 +11,16 @@ pair's value,
 
 and a row has 2 K + F + n tokens. Keys are distinct; values and queries are drawn uniformly, with repetition.
 The answer is the target at the query's own position, and is never fed back.
+
+Switches, each off by default, leave that rule as it is, since what they add stands before the K pairs or in
+their place:
+
+    row = [query_first: the n query keys] [rebind: R older pairs] [K pairs] [F fillers] [n query keys]
+
+rebind: R keys of the row are written before with another value each; the last one counts. noisy: some of the
+K pairs are noise, two filler tokens; they count in I, since they stand between, and are never asked for.
+read_twice: what is written, older pairs and noise included, is written a second time; distances are from
+there. query_first: what will be asked is known before anything is written.
 """
 
 from typing import Any
@@ -19,8 +29,12 @@ import gin
 import numpy as np
 
 from seqmodels.data.random_bits import below, distinct
-from seqmodels.data.tasks.task import Draw, Point, Sweep, Task, TaskRows, check_least, numbers
+from seqmodels.data.tasks.layout import put, task_rows
+from seqmodels.data.tasks.recall_switches import WORDS_PER_PAIR, Switched, noise_pairs, share, switch
+from seqmodels.data.tasks.task import Draw, Point, Sweep, Task, TaskRows, check_least, doubling, numbers
 from seqmodels.errors import InputError
+
+_SWITCHES = ("rebind", "query_first", "read_twice", "noisy")
 
 
 @gin.register
@@ -41,6 +55,10 @@ class RecallAtDistance(Task):
         keys: int = 112,
         values: int = 128,
         filler_tokens: int = 16,
+        rebind: bool | float = False,
+        query_first: bool = False,
+        read_twice: bool = False,
+        noisy: float = 0.0,
     ):
         """
         Args:
@@ -51,6 +69,10 @@ class RecallAtDistance(Task):
                 but its first query.
             queries_per_row: n.
             keys, values, filler_tokens: the sizes of the three alphabets.
+            rebind: the fraction of the keys that had another value before; True: all.
+            query_first: whether the queries also stand before the pairs.
+            read_twice: whether the pairs are written twice.
+            noisy: the fraction of the pairs that are noise.
         """
         self.keys, self.values, self.filler_tokens = keys, values, filler_tokens
         self.filler_ids = range(filler_tokens)
@@ -65,6 +87,10 @@ class RecallAtDistance(Task):
             "keys": keys,
             "values": values,
             "filler_tokens": filler_tokens,
+            "rebind": float(rebind),
+            "query_first": query_first,
+            "read_twice": read_twice,
+            "noisy": float(noisy),
         }
         check_least("RecallAtDistance", queries_per_row=queries_per_row, keys=keys, values=values)
         self.row_tokens()
@@ -92,7 +118,15 @@ class RecallAtDistance(Task):
                 f"RecallAtDistance.fillers = {fillers} with filler_tokens = {self.filler_tokens}: fillers "
                 "should be at least 0, and come from an alphabet."
             )
-        return 2 * most + max(fillers) + settings["queries_per_row"]
+        self._check_switches(settings)
+        written = max(2 * self._written(load, settings) for load in pairs)
+        reads, asked = 1 + settings["read_twice"], 1 + settings["query_first"]
+        return reads * written + max(fillers) + asked * settings["queries_per_row"]
+
+    def describe(self) -> dict[str, object]:
+        """The settings, without the switches that are off: these leave rows as they are without them."""
+        about = super().describe()
+        return {name: value for name, value in about.items() if value or name not in _SWITCHES}
 
     def sweeps(self, longest: int) -> list[Sweep]:
         """By delay: nothing but fillers stands between a pair and its query (I = 0), at distances that are
@@ -101,25 +135,41 @@ class RecallAtDistance(Task):
         """
         pairs = max(self.settings["pairs"])
         delays = [self._point(0, (1 << n) - 1, pairs) for n in range(longest.bit_length() + 1)]
-        counts = sorted({0, pairs - 1, *(1 << n for n in range(self.keys.bit_length()))})
+        counts = sorted({0, pairs - 1, *doubling(1, self.keys)})
         behind = [self._point(count, 0, max(pairs, count + 1)) for count in counts if count < self.keys]
         delays = [point for point in delays if self.filler_tokens or not point.settings["fillers"]]
-        fitting = [
-            [point for point in points if self.row_tokens(**point.settings) <= longest]
-            for points in (delays, behind)
-        ]
-        if not fitting[0]:
-            raise InputError(
-                f"the shortest row of the task takes {self.row_tokens(**delays[0].settings)} tokens, and "
-                f"rows of up to {longest} are evaluated: raise evaluate.row_length"
-            )
         axis = "distance from value to query (tokens)"
-        return [Sweep("delay", axis, fitting[0]), Sweep("interference", axis, fitting[1])]
+        return [
+            Sweep("delay", axis, self._fitting(delays, longest)),
+            Sweep("interference", axis, self._fitting(behind, longest)),
+        ]
 
     def _point(self, interference: int, fillers: int, pairs: int) -> Point:
         settings = {"interference": interference, "fillers": fillers, "pairs": pairs}
         familiar = pairs <= max(self.settings["pairs"])
-        return Point(2 * interference + fillers + 1, settings, pairs, familiar)
+        real = pairs - int(noise_pairs(self.settings["noisy"], pairs))
+        return Point(2 * interference + fillers + 1, settings, real, familiar)
+
+    def _check_switches(self, settings: dict[str, Any]) -> None:
+        rebind, noisy = settings["rebind"], settings["noisy"]
+        if not 0 <= rebind <= 1:
+            raise InputError(f"RecallAtDistance.rebind = {rebind} should be a fraction from 0 to 1.")
+        if not 0 <= noisy < 1:
+            raise InputError(f"RecallAtDistance.noisy = {noisy} should be a fraction from 0 to below 1.")
+        if rebind and self.values < 2:
+            raise InputError(
+                f"RecallAtDistance.rebind = {rebind} with values = {self.values}: a key that is written "
+                "again needs another value."
+            )
+        if noisy and self.filler_tokens < 1:
+            raise InputError(
+                f"RecallAtDistance.noisy = {noisy} with filler_tokens = 0: noise comes from the fillers."
+            )
+
+    def _written(self, load: int, settings: dict[str, Any]) -> int:
+        """The pairs, older ones included, that a row of K = `load` writes."""
+        real = load - noise_pairs(settings["noisy"], load)
+        return load + int(share(settings["rebind"], real))
 
     def _make(self, draw: Draw, row_length: int, settings: dict[str, Any]) -> TaskRows:
         loads, delays = numbers(settings["pairs"]), numbers(settings["fillers"])
@@ -128,54 +178,83 @@ class RecallAtDistance(Task):
         chosen, choice, order, value, query = np.split(words, 3 + np.cumsum([0, most, most, most]), axis=1)
         load = np.take(loads, below(chosen[:, 0], len(loads)))
         delay = np.take(delays, below(chosen[:, 1], len(delays)))
-        keys = self.key_ids.start + distinct(choice, order, self.keys)
-        values = self.value_ids.start + below(value, self.values)
+        keys = distinct(choice, order, self.keys)
+        values = below(value, self.values)
         asked = below(query, load[:, None])
         if settings["interference"] is not None:
             behind = numbers(settings["interference"])
             asked[:, 0] = load - 1 - np.take(behind, below(chosen[:, 2], len(behind)))
-        filler = below(draw.words(max(delays), stream=1), self.filler_tokens)
-        return self._lay_out(draw.first, row_length, load, delay, keys, values, filler, asked)
+        filler = self.filler_ids.start + below(draw.words(max(delays), stream=1), self.filler_tokens)
+        switched = None
+        if settings["rebind"] or settings["noisy"]:
+            switched = switch(
+                draw.words(WORDS_PER_PAIR * most, stream=2),
+                load,
+                asked[:, 0],
+                values,
+                noisy=settings["noisy"],
+                rebind=settings["rebind"],
+                noise_tokens=self.filler_tokens,
+                values=self.values,
+            )
+            real = switched.real
+            of_real = below(query[:, 1:], real.sum(axis=1)[:, None])
+            asked[:, 1:] = np.take_along_axis(np.argsort(~real, axis=1, kind="stable"), of_real, axis=1)
+        return self._lay_out(draw, row_length, settings, load, delay, keys, values, filler, asked, switched)
 
     def _lay_out(
         self,
-        first: int,
+        draw: Draw,
         row_length: int,
+        settings: dict[str, Any],
         load: np.ndarray,
         delay: np.ndarray,
         keys: np.ndarray,
         values: np.ndarray,
         filler: np.ndarray,
         asked: np.ndarray,
+        switched: Switched | None,
     ) -> TaskRows:
         """Writes what was drawn into rows: load, delay `[B]`; asked `[B, n]`, the pair of each query."""
-        (count, queries), row = asked.shape, np.arange(len(asked))[:, None]
+        count, most = keys.shape
         tokens = np.zeros((count, row_length), np.int32)
-        written = np.arange(keys.shape[1]) < load[:, None]
-        of, pair = np.nonzero(written)
-        tokens[of, 2 * pair], tokens[of, 2 * pair + 1] = keys[of, pair], values[of, pair]
-        of, place = np.nonzero(np.arange(filler.shape[1]) < delay[:, None])
-        tokens[of, 2 * load[of] + place] = filler[of, place]
-        scored = (2 * load + delay)[:, None] + np.arange(queries)
-        tokens[row, scored] = keys[row, asked]
-        targets, weights = np.zeros_like(tokens), np.zeros(tokens.shape, np.float32)
-        targets[row, scored], weights[row, scored] = values[row, asked], 1
-        batch = {
-            "tokens": tokens,
-            "targets": targets,
-            "segment_ids": (np.arange(row_length) <= scored[:, -1:]).astype(np.int32),
-            "loss_weights": weights,
-            "scored": scored.astype(np.int32),
-        }
-        every = np.zeros((count, queries), np.int64)
-        metadata = {
-            "distance": scored - (2 * asked + 1),
-            "interference": load[:, None] - 1 - asked,
-            "fillers": every + delay[:, None],
-            "pairs": every + load[:, None],
-            "query_index": every + np.arange(queries),
-            "row": every + first + row,
-            "answer": values[row, asked],
-            "values_in_row": np.where(written, values, -1),
-        }
-        return TaskRows(batch, metadata)
+        key_ids, value_ids = self.key_ids.start + keys, self.value_ids.start + values
+        queries = np.take_along_axis(key_ids, asked, axis=1)
+        written = real = np.arange(most) < load[:, None]
+        pairs, in_row, known, older = np.stack([key_ids, value_ids], axis=2), value_ids, {}, None
+        if switched is not None:
+            real = switched.real
+            pairs = np.where(real[:, :, None], pairs, self.filler_ids.start + switched.noise)
+        in_row = np.where(real, in_row, -1)
+        if settings["rebind"]:
+            stale = self.value_ids.start + switched.stale
+            known["stale_answer"] = np.take_along_axis(np.where(switched.rebound, stale, -1), asked, axis=1)
+            older = np.stack([key_ids, stale], axis=2)
+            older = np.take_along_axis(older, switched.order[:, :, None], axis=1).reshape(count, 2 * most)
+            rebound = np.arange(most) < switched.rebound.sum(axis=1)[:, None]
+            in_row = np.concatenate([np.where(rebound, older[:, 1::2], -1), in_row], axis=1)
+        if switched is not None:  # no gaps where noise is, or where fewer keys were rebound
+            in_row = np.take_along_axis(in_row, np.argsort(in_row < 0, axis=1, kind="stable"), axis=1)
+
+        at = np.zeros(count, np.int64)
+        if settings["query_first"]:
+            _, at = put(tokens, at, queries)
+        for _ in range(1 + settings["read_twice"]):
+            if older is not None:
+                _, at = put(tokens, at, older, np.repeat(rebound, 2, axis=1))
+            places, at = put(tokens, at, pairs.reshape(count, 2 * most), np.repeat(written, 2, axis=1))
+        _, at = put(tokens, at, filler, np.arange(filler.shape[1]) < delay[:, None])
+        scored, end = put(tokens, at, queries)
+        return task_rows(
+            draw,
+            tokens,
+            end,
+            scored,
+            np.take_along_axis(value_ids, asked, axis=1),
+            np.take_along_axis(places[:, 1::2], asked, axis=1),
+            pairs=real.sum(axis=1),
+            values_in_row=in_row,
+            interference=load[:, None] - 1 - asked,
+            fillers=delay[:, None],
+            **known,
+        )

@@ -5,6 +5,7 @@ its settings in `row_tokens`, makes rows in `_make` and says in `sweeps` along w
 is worth a curve.
 """
 
+import copy
 import hashlib
 from collections.abc import Callable
 from pathlib import Path
@@ -70,8 +71,10 @@ class Draw(NamedTuple):
     count: int
 
     def words(self, needed: int, stream: int = 0) -> np.ndarray:
-        """uint32 words `[count, needed]`; a row's depend on its index alone. stream: 0 or 1, independent."""
-        return row_words((self.seed, _SPLITS[self.split] + stream), self.first, self.count, needed)
+        """uint32 words `[count, needed]`; a row's depend on its index alone. Streams are independent."""
+        pair, second = divmod(stream, 2)  # two streams a split, then two more of each behind those
+        key = (self.seed, _SPLITS[self.split] + 2 * len(_SPLITS) * pair + second)
+        return row_words(key, self.first, self.count, needed)
 
 
 class Task:
@@ -82,6 +85,9 @@ class Task:
         settings: what rows depend on, by name.
         vocab_size: token ids lie below it.
         value_ids: what an answer can be.
+        key_ids: what a question is made of, where that is an alphabet of its own.
+        filler_ids: tokens that are never part of a question or an answer.
+        first_id: no token id lies below it; 0, unless the task stands behind other ids.
     """
 
     kind = "recall"
@@ -91,6 +97,23 @@ class Task:
     settings: dict[str, Any]
     vocab_size: int
     value_ids: range
+    key_ids: range = range(0)
+    filler_ids: range = range(0)
+    first_id: int = 0
+
+    @property
+    def ids(self) -> tuple:
+        """What token ids stand for: tasks that agree in it can share them."""
+        return (type(self).__name__, self.vocab_size, self.key_ids, self.value_ids, self.filler_ids)
+
+    def moved(self, by: int) -> "Task":
+        """The same task with each token id raised by `by`."""
+        other = copy.copy(self)
+        other.first_id, other.vocab_size = self.first_id + by, self.vocab_size + by
+        for name in ("key_ids", "value_ids", "filler_ids"):
+            ids = getattr(self, name)
+            setattr(other, name, range(ids.start + by, ids.stop + by))
+        return other
 
     def row_tokens(self, **changes: Any) -> int:
         """Tokens of the longest row, with `changes` in place of the task's own settings.
@@ -155,19 +178,29 @@ class Task:
 
     def describe(self) -> dict[str, object]:
         """The settings."""
-        return {"task": type(self).__name__, **self.settings, "vocab_size": self.vocab_size}
+        behind = {"first_id": self.first_id} if self.first_id else {}
+        return {"task": type(self).__name__, **self.settings, **behind, "vocab_size": self.vocab_size}
 
     @property
     def fingerprint(self) -> str:
         """A hash of what rows depend on."""
         return hashlib.blake2b(f"{self.format} {self.describe()}".encode(), digest_size=16).hexdigest()
 
+    def _fitting(self, points: list[Point], longest: int) -> list[Point]:
+        """The points whose rows have up to `longest` tokens; InputError where not even the shortest fits."""
+        tokens = [self.row_tokens(**point.settings) for point in points]
+        if min(tokens) > longest:
+            raise InputError(
+                f"the shortest row of the task takes {min(tokens)} tokens, and rows of up to {longest} are "
+                "evaluated: raise evaluate.row_length"
+            )
+        return [point for point, needed in zip(points, tokens, strict=True) if needed <= longest]
+
     def _check_room(self, longest: int, row_length: int) -> None:
         if longest > row_length:
-            name = type(self).__name__
             raise InputError(
-                f"rows of {name} take up to {longest} tokens with these settings, and row_length is "
-                f"{row_length}."
+                f"rows of {type(self).__name__} take up to {longest} tokens with these settings, and "
+                f"row_length is {row_length}."
             )
 
 
@@ -176,8 +209,18 @@ def numbers(setting: int | tuple[int, ...]) -> tuple[int, ...]:
     return (setting,) if isinstance(setting, int) else tuple(setting)
 
 
-def check_least(task: str, least: int = 1, **settings: int) -> None:
-    """Raises InputError for the first setting of `task` that is below `least`."""
+def check_least(task: str, least: int = 1, **settings: int | tuple[int, ...]) -> None:
+    """Raises InputError for the first setting of `task` that is below `least`, or that holds no number."""
     for name, value in settings.items():
-        if value < least:
+        if value == ():
+            raise InputError(f"{task}.{name} = () holds no number.")
+        if min(numbers(value)) < least:
             raise InputError(f"{task}.{name} = {value} should be at least {least}.")
+
+
+def doubling(first: int, last: int) -> list[int]:
+    """first, twice that, and so on up to `last`; never empty."""
+    found = [first]
+    while 2 * found[-1] <= last:
+        found.append(2 * found[-1])
+    return found
