@@ -24,7 +24,7 @@ class DataSource(Protocol):
     """What `train.data` refers to: where the batches come from.
 
     Attributes:
-        kind: "text" or "recall", which decides how the model is evaluated.
+        kind: "text", "recall" or "mixture", which decides how the model is evaluated.
         vocab_size: token ids lie below it.
         fingerprint: a hash of content, tokenizer and settings.
     """

@@ -15,6 +15,7 @@ from jax.experimental import multihost_utils
 
 from seqmodels import config
 from seqmodels.data.prefetch import Prefetch
+from seqmodels.data.text import text_of
 from seqmodels.errors import Interrupted
 from seqmodels.language_model import ModelClass
 from seqmodels.training import hardware, loop, report, startup
@@ -94,8 +95,9 @@ def train(
         if primary and not check:
             stack.enter_context(Lock(path))
         use_cache()
-        if path is not None and data.kind == "text" and steps_of(path / "checkpoints"):
-            data.tokenizer.restore(RunDirectory(path).tokenizer)
+        text = text_of(data)
+        if path is not None and text is not None and steps_of(path / "checkpoints"):
+            text.tokenizer.restore(RunDirectory(path).tokenizer)
         data.prepare(say=say)
         if path is not None:
             check_data(path, data)
@@ -117,8 +119,8 @@ def train(
             return
 
         if primary:
-            if data.kind == "text":
-                data.tokenizer.save(run.tokenizer)
+            if text is not None:
+                text.tokenizer.save(run.tokenizer)
             _record(run, loaded, {"seed": seed, **run_information(job, data)}, begun.step)
         compiled, units = _compile_and_report(job, data, plan, begun.step, deterministic, say)
         log = None
