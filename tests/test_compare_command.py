@@ -87,7 +87,7 @@ def test_text_beside_recall(runs):
     shutil.copytree(recall, runs / "recall")
     assert compare(runs, "one", "recall") == 0
     names = {path.name for path in (runs / "page").glob("*.png")}
-    assert names == {"training.png", "recall.png", "repeat.png", "positions.png"}
+    assert names == {f"{name}.png" for name in ("training", "recall", "recalled_bits", "repeat", "positions")}
 
 
 @pytest.mark.parametrize(

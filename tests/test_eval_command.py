@@ -97,7 +97,7 @@ def test_settings_of_the_evaluation_can_be_given(text_run):
     assert summary(text_run)["suites"]["perplexity"]["protocol"] == "disjoint(32)"
 
 
-def test_recall_run(recall_run):
+def test_recall_run(recall_run, capsys):
     """Every figure beside its chance, count and interval; every query in the table."""
     import pyarrow.parquet
 
@@ -111,9 +111,20 @@ def test_recall_run(recall_run):
     assert {"distance", "interference", "fillers", "pairs", "query_index", "row", "nll_bits"} <= set(
         table.column_names
     )
+    parts = table.column("part").to_pylist()
     points = len(found["by_delay"]["points"]) + len(found["by_interference"]["points"])
-    assert table.num_rows == points * 512 * 20
-    assert is_picture(recall_run / "eval" / "2" / "recall.png")
+    assert sum(part in ("delay", "interference") for part in parts) == points * 512 * 20
+    asked = [cell["queries"] for cell in found["map"]["cells"]]
+    assert parts.count("map") == 20 * sum(asked)
+    assert parts.count("all pairs") == 20 * sum(
+        point["queries"] for point in found["recalled_bits"]["by_pairs"]
+    )
+    for name in ("recall", "recall_map", "recalled_bits", "recall_answers"):
+        assert is_picture(recall_run / "eval" / "2" / f"{name}.png")
+        assert events(recall_run)[f"eval/{name}"]
+    printed = capsys.readouterr().out.splitlines()
+    assert max(len(line) for line in printed if "written" not in line and "evaluating" not in line) <= 100
+    assert any(line.startswith("recall capacity") for line in printed)
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,10 @@ import math
 from pathlib import Path
 from typing import Any
 
-from seqmodels.evaluation import plots
+from seqmodels.evaluation import plots, plots_recall
+from seqmodels.evaluation.answers import ANSWER_KINDS
 from seqmodels.evaluation.positions import PositionCurve
-from seqmodels.evaluation.recall import ANSWER_KINDS, Recall
+from seqmodels.evaluation.recall import Recall
 from seqmodels.evaluation.repeat import Repeat
 from seqmodels.training.run_directory import write_whole
 
@@ -26,7 +27,8 @@ def pictures(results: dict[str, Any], title: str) -> dict[str, bytes]:
             case Repeat():
                 drawn[name] = plots.png(plots.repeat(result, title))
             case Recall():
-                drawn[name] = plots.png(plots.recall(result, title))
+                figures = plots_recall.all_of(result, title)
+                drawn |= {of: plots.png(figure) for of, figure in figures.items()}
     return drawn
 
 

@@ -123,6 +123,12 @@ def estimate(run: ComparedRun, suite: str, *path: str) -> Estimate | None:
     return Estimate(*(float("inf") if found[name] is None else found[name] for name in Estimate._fields))
 
 
+def sweeps(runs: Sequence[ComparedRun]) -> list[str]:
+    """The names of the recall curves that any run has, in their order."""
+    found = (name for run in runs for name in run.suites.get("recall", {}) if name.startswith("by_"))
+    return [name.removeprefix("by_") for name in dict.fromkeys(found)]
+
+
 def logged(run: ComparedRun, tag: str) -> float | None:
     """The last value of a tag up to the compared step; None where it was never logged."""
     values = [line[tag] for line in run.lines if tag in line and line["step"] <= run.step]

@@ -2,19 +2,23 @@
 
 import base64
 import html
+import math
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from seqmodels.evaluation import comparison_plots, plots
-from seqmodels.evaluation.comparison import ComparedRun, Entry, estimate, logged
+from seqmodels.evaluation.comparison import ComparedRun, Entry, estimate, logged, sweeps
 from seqmodels.training.run_directory import write_whole
 
 Table = list[list[str]]
 NONE = "-"
+_CAPACITY = "eval/recall_capacity_bits"
+_DENSITY = "eval/recall_capacity_bits_per_state_element"
 CAPTIONS = {
     "training": "Training, against the tokens trained on",
     "recall": "Recall at a distance, 95 % intervals",
+    "recalled_bits": "Recalled bits by the load of a row, 95 % intervals",
     "repeat": "What a first copy of a passage saves on the second, 95 % intervals over passages",
     "positions": "Loss by position on the same documents, 95 % bands over documents",
 }
@@ -58,12 +62,9 @@ def show(runs: Sequence[ComparedRun], entries: Sequence[Entry]) -> None:
 def figures_table(runs: Sequence[ComparedRun]) -> Table:
     """A header, and a line a run; figures that no run has are left out."""
     header = ["run", "mixers", "step", "parameters", "state bytes", "FLOPs/token", "tokens/s", "bits/byte"]
-    header += [
-        "recall area, delay",
-        "recall area, interference",
-        "horizon50, delay",
-        "horizon50, interference",
-    ]
+    curves = sweeps(runs) or ["delay", "interference"]
+    header += [f"recall area, {name}" for name in curves] + [f"horizon50, {name}" for name in curves]
+    header += ["capacity (bits)", "bits per state element"]
     lines = [
         [
             run.label,
@@ -74,10 +75,10 @@ def figures_table(runs: Sequence[ComparedRun]) -> Table:
             f"{run.flops_per_token:,.0f}",
             NONE if run.tokens_per_second is None else f"{run.tokens_per_second:,.0f}",
             _figure(run, "eval/bits_per_byte", "perplexity", "bits_per_byte"),
-            _figure(run, "eval/recall_area", "recall", "by_delay", "area"),
-            _figure(run, "eval/recall_area_interference", "recall", "by_interference", "area"),
-            _horizon(run, "by_delay"),
-            _horizon(run, "by_interference"),
+            *(_figure(run, _area_tag(name, curves), "recall", f"by_{name}", "area") for name in curves),
+            *(_horizon(run, f"by_{name}") for name in curves),
+            _figure(run, _CAPACITY, "recall", "recalled_bits", "capacity", digits=1),
+            _figure(run, _DENSITY, "recall", "recalled_bits", "capacity_per_state_element", digits=5),
         ]
         for run in runs
     ]
@@ -99,20 +100,26 @@ def verdict(entries: Sequence[Entry]) -> str:
     return f"The runs differ in what should be equal: {', '.join(differing)}."
 
 
-def _figure(run: ComparedRun, tag: str, suite: str, *path: str) -> str:
+def _area_tag(name: str, curves: Sequence[str]) -> str:
+    """The first curve's tag bears no name."""
+    return "eval/recall_area" if name == curves[0] else f"eval/recall_area_{name}"
+
+
+def _figure(run: ComparedRun, tag: str, suite: str, *path: str, digits: int = 3) -> str:
     """With its interval where eval.py measured it, else as logged during training."""
     found = estimate(run, suite, *path)
-    if found is not None:
-        return f"{found.value:.3f} ({found.low:.3f} to {found.high:.3f})"
+    if found is not None and math.isfinite(found.value):
+        value, interval = found.shown(digits)
+        return f"{value} ({interval})"
     value = logged(run, tag)
-    return NONE if value is None else f"{value:.3f} in training"
+    return NONE if value is None else f"{value:.{digits}f} in training"
 
 
 def _horizon(run: ComparedRun, curve: str) -> str:
     found = estimate(run, "recall", curve, "horizon50")
     if found is None:
         return NONE
-    distances = [point["distance"] for point in run.suites["recall"][curve]["points"]]
+    distances = [point["at"] for point in run.suites["recall"][curve]["points"]]
 
     def shown(value: float) -> str:
         if value == 0:
@@ -125,7 +132,8 @@ def _horizon(run: ComparedRun, curve: str) -> str:
 NOTES = (
     "State bytes and FLOPs a token (forward) at the training length; tokens/s is the median of the run's own "
     "log and depends on the machine. Intervals: 95 % over documents or rows. Recall area: mean accuracy over "
-    "log2 distance within what training had; horizon50: tokens until accuracy falls through 1/2."
+    "log2 distance within what training had; horizon50: tokens until accuracy falls through 1/2; capacity: "
+    "the most bits recalled from a row, at any number of pairs."
 )
 
 

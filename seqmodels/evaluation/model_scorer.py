@@ -8,6 +8,7 @@ import numpy as np
 from flax import nnx
 from jax.sharding import NamedSharding, PartitionSpec
 
+from seqmodels import accounting
 from seqmodels.loss import token_nll
 
 
@@ -58,6 +59,10 @@ class ModelScorer:
 
     def logits(self, tokens, segment_ids, positions):
         return self._run(_logits, tokens, segment_ids, positions)
+
+    def state_elements(self, length: int) -> int:
+        """Numbers in the state of a row of `length` tokens."""
+        return accounting.model_costs(nnx.merge(self._graphdef, self._params), length).state_elements
 
     def init_state(self, batch_size: int, max_length: int):
         """The empty state for `nll_from_state`: documents up to max_length tokens fit into its caches."""

@@ -5,9 +5,10 @@ import sys
 from collections.abc import Iterable
 from typing import Any
 
+from seqmodels.evaluation import report_recall
 from seqmodels.evaluation.perplexity import Perplexity
 from seqmodels.evaluation.positions import PositionCurve
-from seqmodels.evaluation.recall import Curve, Recall
+from seqmodels.evaluation.recall import Recall
 from seqmodels.evaluation.repeat import Repeat
 from seqmodels.evaluation.statistics import Estimate
 
@@ -27,8 +28,7 @@ def rows(results: dict[str, Any], byte_models: list[float] | None) -> list[Row]:
             case Repeat():
                 table += _repeat(result)
             case Recall():
-                table += _recall("delay", result.delay)
-                table += _recall("interference", result.interference)
+                table += report_recall.rows(result)
     return table
 
 
@@ -106,38 +106,5 @@ def _repeat(result: Repeat) -> list[Row]:
     ]
 
 
-def _recall(name: str, curve: Curve) -> list[Row]:
-    horizon = curve.horizon50
-    trained = f"over the {int(curve.trained.sum())} distances that training had"
-    table = [
-        (f"recall area by {name}", *_figure(curve.area, 3), trained),
-        (
-            f"horizon50 by {name}",
-            _distance(horizon.value, curve),
-            f"{_distance(horizon.low, curve)} to {_distance(horizon.high, curve)}",
-            "tokens until accuracy falls through 1/2",
-        ),
-    ]
-    for point, accuracy, queries, trained in zip(
-        curve.sweep.points, curve.accuracy, curve.queries, curve.trained, strict=True
-    ):
-        counts = f"chance 1/{curve.values}, 1/{point.pairs}; n {queries}"
-        beyond = "" if trained else "; beyond training"
-        table.append((f"  {_knob(name, point)}", *_figure(accuracy, 3), counts + beyond))
-    return table
-
-
-def _knob(name: str, point) -> str:
-    knob = f"F {point.settings['fillers']}" if name == "delay" else f"I {point.settings['interference']}"
-    return f"{knob}, K {point.pairs}, d {point.at}"
-
-
-def _distance(value: float, curve: Curve) -> str:
-    if math.isinf(value):
-        return f"> {curve.distance[-1]}"
-    return f"< {curve.distance[0]}" if value == 0 else f"{value:.1f}"
-
-
 def _figure(estimate: Estimate, digits: int) -> tuple[str, str]:
-    value, low, high = (f"{number:.{digits}f}" for number in estimate)
-    return value, f"{low} to {high}"
+    return estimate.shown(digits)

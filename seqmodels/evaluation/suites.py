@@ -29,7 +29,7 @@ class Scope(NamedTuple):
 
     max_tokens: text tokens that perplexity scores; None: all. passages: of the repeat probe. rows: of each
     point of the recall curves; split: what they are drawn from. reach: how many row lengths the longest rows
-    have.
+    have. cell_rows: of each cell of the map of recall; with 0 there is neither map nor recalled bits.
     """
 
     max_tokens: int | None
@@ -37,10 +37,11 @@ class Scope(NamedTuple):
     rows: int
     split: str
     reach: int
+    cell_rows: int
 
 
-FULL = Scope(max_tokens=None, passages=64, rows=512, split="test", reach=4)
-DURING_TRAINING = Scope(max_tokens=32_768, passages=32, rows=128, split="validation", reach=1)
+FULL = Scope(max_tokens=None, passages=64, rows=512, split="test", reach=4, cell_rows=48)
+DURING_TRAINING = Scope(max_tokens=32_768, passages=32, rows=128, split="validation", reach=1, cell_rows=0)
 
 
 def choose(names: Sequence[str] | None, kind: str) -> tuple[str, ...]:
@@ -81,11 +82,9 @@ def measure(
     longest = min(scope.reach * row_length, scorer.max_positions or scope.reach * row_length)
     reach = {"training_length": training_length, "longest": longest}
     if data.kind == "recall":
+        rows = {"batch_size": batch_size, "rows": scope.rows, "split": scope.split}
         return {
-            name: recall.measure(
-                scorer, data, **reach, batch_size=batch_size, rows=scope.rows, split=scope.split
-            )
-            for name in names
+            name: recall.measure(scorer, data, **reach, **rows, cell_rows=scope.cell_rows) for name in names
         }
     text = (scorer, data.validation, data.tokenizer)
     near = {**reach, "longest": min(longest, 2 * row_length)}

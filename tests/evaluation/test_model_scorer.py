@@ -142,7 +142,8 @@ def test_recall_of_a_real_model():
     task = RecallAtDistance(pairs=2, fillers=(0, 1), queries_per_row=2, keys=8, values=8, filler_tokens=4)
     graphdef, params = make(LinearAttention, vocab_size=task.vocab_size)
     scorer = ModelScorer(graphdef, params)
-    result = recall.measure(scorer, task, training_length=8, longest=16, batch_size=8, rows=12)
+    result = recall.measure(scorer, task, training_length=8, longest=16, batch_size=8, rows=12, cell_rows=2)
+    assert result.bits.state_elements == scorer.state_elements(2 * result.bits.best.pairs + 2) > 0
     made = task.rows("test", 0, 12, row_length=8, interference=0, fillers=0, pairs=2)
     logits, _ = nnx.merge(graphdef, params)(
         made.batch["tokens"], segment_ids=np.asarray(made.batch["segment_ids"])
