@@ -112,9 +112,13 @@ def measure(
 ) -> NgramHits | None:
     """The probe on a fixed sample of contexts of up to `longest` tokens of a token store.
 
-    training_store: that of training, in which pairs are counted. hits_per_bin: hits of a bin for which the
-    counterfactual is scored; each has a row of its own. None where no bin of distances has MIN_HITS hits.
+    training_store: that of training, in which pairs are counted; None where the text of training streams.
+    hits_per_bin: hits of a bin for which the counterfactual is scored; each has a row of its own.
+
+    None where pairs cannot be counted, or no bin of distances has MIN_HITS hits.
     """
+    if training_store is None:
+        return None
     found = Contexts(store, tokenizer, longest, contexts)
     known = np.unique(found.codes[found.codes >= 0])
     counts = training_counts(training_store, known, tokenizer.vocab_size)
