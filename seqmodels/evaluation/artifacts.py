@@ -7,8 +7,11 @@ import math
 from pathlib import Path
 from typing import Any
 
-from seqmodels.evaluation import plots, plots_recall
+from seqmodels.evaluation import plots, plots_recall, plots_text
 from seqmodels.evaluation.answers import ANSWER_KINDS
+from seqmodels.evaluation.needle import Needle
+from seqmodels.evaluation.ngram_hits import NgramHits
+from seqmodels.evaluation.perplexity import Perplexity
 from seqmodels.evaluation.positions import PositionCurve
 from seqmodels.evaluation.recall import Recall
 from seqmodels.evaluation.repeat import Repeat
@@ -26,6 +29,10 @@ def pictures(results: dict[str, Any], title: str) -> dict[str, bytes]:
                 drawn[name] = plots.png(plots.positions(result, title))
             case Repeat():
                 drawn[name] = plots.png(plots.repeat(result, title))
+            case NgramHits():
+                drawn[name] = plots.png(plots_text.ngram_hits(result, title))
+            case Needle():
+                drawn[name] = plots.png(plots_text.needle(result, title))
             case Recall():
                 figures = plots_recall.all_of(result, title)
                 drawn |= {of: plots.png(figure) for of, figure in figures.items()}
@@ -33,9 +40,17 @@ def pictures(results: dict[str, Any], title: str) -> dict[str, bytes]:
 
 
 def write_tables(folder: Path, results: dict[str, Any]) -> None:
-    """positions.csv and recall.parquet, of the suites that were run."""
-    for result in results.values():
+    """positions.csv, recall.parquet, needle.parquet and tokens.parquet, of the suites that were run.
+
+    tokens.parquet has the disjoint windows, where their tokens were kept; other protocols add their name.
+    """
+    for name, result in results.items():
         match result:
+            case Perplexity(table=dict(table)):
+                of = "" if name == "perplexity" else f"_{name}"
+                _write_table(folder / f"tokens{of}.parquet", table)
+            case Needle():
+                _write_table(folder / "needle.parquet", result.table)
             case PositionCurve():
                 write_whole(folder / "positions.csv", _positions(result))
             case Recall():
@@ -63,10 +78,16 @@ def _positions(curve: PositionCurve) -> str:
 
 def _write_queries(path: Path, result: Recall) -> None:
     import pyarrow
-    import pyarrow.parquet
 
     kinds = pyarrow.DictionaryArray.from_arrays(result.table["kind"].astype("int8"), list(ANSWER_KINDS))
-    table = pyarrow.table({**result.table, "kind": kinds})
+    _write_table(path, {**result.table, "kind": kinds})
+
+
+def _write_table(path: Path, columns: dict[str, Any]) -> None:
+    import pyarrow
+    import pyarrow.parquet
+
+    table = pyarrow.table(columns)
     partial = path.with_name(f".{path.name}.partial")
     pyarrow.parquet.write_table(table, partial)
     partial.replace(path)

@@ -25,6 +25,8 @@ from seqmodels.training.run_directory import RunDirectory
 BYTE_MODEL_ORDER = 3
 # Of the training text, which bounds the time and memory of counting; summary.json says how many there were.
 BYTE_MODEL_BYTES = 32_000_000
+TOO_LITTLE = "the validation text holds too little for it"
+NO_COUNTS = "the training text streams, so that its pairs of tokens cannot be counted"
 
 
 @gin.configurable(denylist=["run", "step", "say"])
@@ -37,6 +39,7 @@ def evaluate(
     corpus: Corpus | None = None,
     batch_size: int | None = None,
     row_length: int | None = None,
+    per_token: bool = False,
 ) -> Path:
     """Evaluates a checkpoint, prints its table and writes eval/STEP; returns that folder.
 
@@ -49,6 +52,7 @@ def evaluate(
         batch_size: rows at a time; by default as in training.
         row_length: tokens in a window of perplexity, and a quarter of those in the longest row; by default as
             in training.
+        per_token: write tokens.parquet: each token that perplexity scored, its condition and its loss.
 
     Raises:
         InputError: no such checkpoint, a suite that does not fit, other data than the run was trained on.
@@ -67,10 +71,13 @@ def evaluate(
     }
     say(f"evaluating {run.path} at step {trained.step}: {', '.join(names)} ...")
     scorer = ModelScorer(trained.graphdef, trained.params)
-    results = measure(names, scorer, data, FULL, **sizes, training_length=training_length)
+    known = {"training_length": training_length, "training_store": getattr(trained.data, "train", None)}
+    results = measure(names, scorer, data, FULL, **sizes, **known, per_token=per_token)
     for name in names:
         if name not in results:
-            say(f"{name} was left out: the validation text is too short for it.")
+            streams = name == "ngram_hits" and known["training_store"] is None
+            why = NO_COUNTS if streams else TOO_LITTLE
+            say(f"{name} was left out: {why}.")
     summaries = {name: {**result.summary(), **sizes} for name, result in results.items()}
     byte_models = None
     if any(isinstance(result, Perplexity) for result in results.values()) and trained.data.train is not None:

@@ -5,7 +5,9 @@ import sys
 from collections.abc import Iterable
 from typing import Any
 
-from seqmodels.evaluation import report_recall
+from seqmodels.evaluation import report_recall, report_text
+from seqmodels.evaluation.needle import Needle
+from seqmodels.evaluation.ngram_hits import NgramHits
 from seqmodels.evaluation.perplexity import Perplexity
 from seqmodels.evaluation.positions import PositionCurve
 from seqmodels.evaluation.recall import Recall
@@ -27,6 +29,10 @@ def rows(results: dict[str, Any], byte_models: list[float] | None) -> list[Row]:
                 table += _positions(result)
             case Repeat():
                 table += _repeat(result)
+            case NgramHits():
+                table += report_text.ngram_hits(result)
+            case Needle():
+                table += report_text.needle(result)
             case Recall():
                 table += report_recall.rows(result)
     return table

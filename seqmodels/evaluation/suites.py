@@ -8,12 +8,13 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from seqmodels.errors import InputError
-from seqmodels.evaluation import perplexity, positions, recall, repeat
+from seqmodels.evaluation import needle, ngram_hits, perplexity, positions, recall, repeat
 
 SUITES = {
     "text": {
         "perplexity": ("perplexity", "positions"),
         "recall": ("repeat",),
+        "text": ("repeat", "ngram_hits", "needle"),
         "strided": ("strided",),
         "stateful": ("stateful",),
     },
@@ -21,7 +22,7 @@ SUITES = {
 }
 """By kind of data: every suite, and the evaluators that it stands for."""
 
-DEFAULTS = {"text": ("perplexity", "recall"), "recall": ("recall",)}
+DEFAULTS = {"text": ("perplexity", "recall", "text"), "recall": ("recall",)}
 
 
 class Scope(NamedTuple):
@@ -68,12 +69,15 @@ def measure(
     batch_size: int,
     row_length: int,
     training_length: int,
+    training_store=None,
+    per_token: bool = False,
 ) -> dict[str, Any]:
-    """The result of each evaluator by name; one whose text is too short for it is left out.
+    """The result of each evaluator by name; one that the text does not allow is left out.
 
     row_length: tokens in a window of perplexity; the others go up to scope.reach times that (repeat,
     whose rows are many, to twice that), or to the end of the model's positions. training_length: tokens in a
-    row of training, which the curves mark.
+    row of training, which the curves mark. training_store: the text of training, in which n-gram hits are
+    rare; None where it streams. per_token: perplexity keeps the loss of each token.
     """
     if scorer.max_positions is not None and row_length > scorer.max_positions:
         raise InputError(
@@ -89,10 +93,13 @@ def measure(
     text = (scorer, data.validation, data.tokenizer)
     near = {**reach, "longest": min(longest, 2 * row_length)}
     windows = {"window": row_length, "batch_size": batch_size, "max_tokens": scope.max_tokens}
+    windows["per_token"] = per_token
     measures = {
         "perplexity": lambda: perplexity.disjoint(*text, **windows),
         "positions": lambda: positions.measure(*text, **reach, tokens_per_batch=batch_size * row_length),
         "repeat": lambda: repeat.measure(*text, **near, batch_size=batch_size, passages=scope.passages),
+        "ngram_hits": lambda: ngram_hits.measure(*text, training_store, **reach, batch_size=batch_size),
+        "needle": lambda: needle.measure(*text, **reach, batch_size=batch_size),
         "strided": lambda: perplexity.strided(*text, **windows, stride=max(1, row_length // 2)),
         "stateful": lambda: perplexity.stateful(*text, **windows),
     }

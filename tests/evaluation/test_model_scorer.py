@@ -169,7 +169,9 @@ def test_positions_end_where_the_model_does():
 
 def test_suites_that_do_not_fit_are_refused():
     """A misspelt suite, or one for other data, must not be left out in silence."""
-    assert suites.choose(None, "text") == ("perplexity", "positions", "repeat")
+    of_text = ("perplexity", "positions", "repeat", "ngram_hits", "needle")
+    assert suites.choose(None, "text") == of_text
+    assert suites.choose(["text"], "text") == ("repeat", "ngram_hits", "needle")
     assert suites.choose(["recall", "recall"], "text") == ("repeat",)
     assert suites.choose(["recall"], "recall") == ("recall",)
     with pytest.raises(InputError, match="no suite 'perplexy'"):
