@@ -82,6 +82,20 @@ def test_carried_state_is_the_whole_document(model):
     assert abs(reset.nll_sum - whole.nll_sum) > 1e-5 * whole.nll_sum
 
 
+def test_order_and_batch_change_nothing_without_a_start_token(linear):
+    """Documents of 3, 9, 1 and 17 tokens have 26 targets then, in whatever order and batch they come."""
+    texts = np.split(STORE.tokens, STORE.offsets[1:-1])
+    sums = []
+    for order, batch_size in (((0, 1, 2, 3), 1), ((3, 2, 0, 1), 2), ((2, 0, 3, 1), 8)):
+        store = Store([texts[d] for d in order])
+        result = perplexity.disjoint(
+            ModelScorer(*linear), store, Ids(END), window=8, batch_size=batch_size, start_token=False
+        )
+        assert result.tokens_scored == 26
+        sums.append(result.nll_sum)
+    assert sums == pytest.approx([sums[0]] * 3, abs=1e-4)
+
+
 def test_on_a_mesh_as_on_one_device(linear):
     """Rows split over devices, an uneven batch, and a guard against implicit transfers: the same figures."""
     graphdef, params = linear
