@@ -86,12 +86,17 @@ def _recalled_bits(runs: Sequence[ComparedRun]) -> "Figure | None":
         return None
     drawn, (axes,) = plots.figure(height=4.8)
     for index, run, measured in found:
-        label = f"{run.label}, {measured['state_elements'] or 0:,} numbers of state"
+        elements = measured["state_elements"]
+        label = run.label if elements is None else f"{run.label}, {elements:,} state elements"
         _add(axes, measured["by_pairs"], "pairs", "bits", label, index)
-    caches = {tuple((p["pairs"], p["most"]) for p in measured["by_pairs"]) for _, _, measured in found}
+    shared = {
+        tuple((p["pairs"], p["most"], p["trained"]) for p in measured["by_pairs"]) for _, _, measured in found
+    }
+    for points in sorted(shared):
+        pairs, most, trained = np.array(points).T
+        axes.plot(pairs, most, color=plots.GREY, linestyle="-.", label=plots_recall.CACHE)
+        plots_recall.mark_last_trained(axes, pairs, trained.astype(bool))
     plots_recall.bits_axes(axes, min(measured["bits_of_value"] for _, _, measured in found))
-    for points in sorted(caches):
-        axes.plot(*np.array(points).T, color=plots.GREY, linestyle="-.", label=plots_recall.CACHE)
     plots.legend(axes)
     return drawn
 

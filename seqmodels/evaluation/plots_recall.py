@@ -87,7 +87,7 @@ def _add_chance(axes: "Axes", curve: Curve) -> None:
         curve.chance_of_row,
         color=GREY,
         linestyle="-.",
-        label=f"chance, 1 of the row's {of} pairs",
+        label=f"chance, 1 of {of} in the row",
     )
 
 
@@ -98,7 +98,7 @@ def mark_last_trained(axes: "Axes", at: np.ndarray, trained: np.ndarray) -> None
         if last + 1 < len(at):
             edge = np.sqrt(at[last] * at[last + 1])
             axes.axvline(
-                edge, color=GREY, linestyle="--", linewidth=1, label="training ends (length or pairs)"
+                edge, color=GREY, linestyle="--", linewidth=1, label="training ends (length or load)"
             )
 
 
@@ -172,7 +172,10 @@ def bits(result: RecalledBits, title: str) -> "Figure":
 
 
 def bits_axes(axes: "Axes", bits_of_value: float) -> None:
-    """Bits against pairs, both logarithmic; below those of one value, the bits are linear down to 0."""
+    """Bits against pairs, both logarithmic; below those of one value, the bits are linear down to 0.
+
+    To be called when all lines are drawn.
+    """
     from matplotlib.ticker import StrMethodFormatter
 
     log2_axis(axes, PAIRS)
@@ -206,8 +209,8 @@ def kinds(result: AnswerKinds, title: str, largest_load: int | None = None) -> "
     for kind, label in enumerate(ANSWER_KINDS):
         if result.counts[:, kind].any():
             points(axes, result.pairs, [shares[kind] for shares in result.shares], label, kind)
-    axes.plot(result.pairs, 1 / result.pairs, color=GREY, linestyle="-.", label="chance of right, 1 of K")
     if largest_load is not None:
+        axes.plot(result.pairs, 1 / result.pairs, color=GREY, linestyle="-.", label="chance of right, 1 of K")
         mark_last_trained(axes, result.pairs, result.pairs <= largest_load)
     log2_axis(axes, PAIRS)
     axes.set_ylim(-0.03, 1.03)

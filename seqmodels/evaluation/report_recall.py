@@ -41,7 +41,7 @@ def _curve(name: str, curve: Curve) -> list[Row]:
         curve.sweep.points, curve.accuracy, curve.queries, curve.trained, strict=True
     ):
         counts = f"chance 1/{curve.values}, 1/{point.pairs}; n {queries}"
-        beyond = "" if trained else "; beyond training"
+        beyond = "" if trained else "; not in training"
         table.append((f"  {_knob(curve, point)}", *accuracy.shown(3), counts + beyond))
     return table
 
