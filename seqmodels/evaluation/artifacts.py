@@ -7,8 +7,9 @@ import math
 from pathlib import Path
 from typing import Any
 
-from seqmodels.evaluation import plots, plots_recall, plots_text
+from seqmodels.evaluation import plots, plots_interventions, plots_recall, plots_text
 from seqmodels.evaluation.answers import ANSWER_KINDS
+from seqmodels.evaluation.interventions import Interventions
 from seqmodels.evaluation.needle import Needle
 from seqmodels.evaluation.ngram_hits import NgramHits
 from seqmodels.evaluation.perplexity import Perplexity
@@ -36,6 +37,8 @@ def pictures(results: dict[str, Any], title: str) -> dict[str, bytes]:
             case Recall():
                 figures = plots_recall.all_of(result, title)
                 drawn |= {of: plots.png(figure) for of, figure in figures.items()}
+            case Interventions():
+                drawn[name] = plots.png(plots_interventions.interventions(result, title))
     return drawn
 
 

@@ -18,7 +18,7 @@ from seqmodels.evaluation import artifacts, event_file, report
 from seqmodels.evaluation.byte_model import ByteModel
 from seqmodels.evaluation.model_scorer import ModelScorer
 from seqmodels.evaluation.perplexity import Perplexity
-from seqmodels.evaluation.suites import FULL, choose, measure
+from seqmodels.evaluation.suites import FULL, choose, expressible, measure
 from seqmodels.evaluation.trained_run import TrainedRun, load, prepare_data, tokens_seen
 from seqmodels.training.run_directory import RunDirectory
 
@@ -64,6 +64,8 @@ def evaluate(
     trained = load(run, step)
     prepare_data(run, trained.data, say)
     data = _other_text(corpus, trained.data, say) if corpus is not None else trained.data
+    if suites is None:
+        names = expressible(names, data, say)
     training_length = trained.settings["row_length"]
     sizes = {
         "batch_size": batch_size or trained.settings["batch_size"],

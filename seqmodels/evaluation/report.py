@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from seqmodels.evaluation import report_recall, report_text
+from seqmodels.evaluation.intervention_effects import Effect
+from seqmodels.evaluation.interventions import Interventions
 from seqmodels.evaluation.needle import Needle
 from seqmodels.evaluation.ngram_hits import NgramHits
 from seqmodels.evaluation.perplexity import Perplexity
@@ -35,6 +37,8 @@ def rows(results: dict[str, Any], byte_models: list[float] | None) -> list[Row]:
                 table += report_text.needle(result)
             case Recall():
                 table += report_recall.rows(result)
+            case Interventions():
+                table += _interventions(result)
     return table
 
 
@@ -110,6 +114,21 @@ def _repeat(result: Repeat) -> list[Row]:
             result.distances, result.gain, result.accuracy, result.control_accuracy, strict=True
         )
     ]
+
+
+def _interventions(result: Interventions) -> list[Row]:
+    rows = f"n {result.rows}, K {result.pairs}, F {result.fillers}"
+    head = ("interventions", "", "", f"{rows}; chance 1/{result.values}, 1/{result.pairs}")
+    return [head, *(_effect(effect) for effect in result.all_effects)]
+
+
+def _effect(effect: Effect) -> Row:
+    value, low, high = (f"{number:+.3f}" for number in effect.change)
+    shares = f"{effect.before.value:.3f} to {effect.after.value:.3f}"
+    perfect = f"perfect {effect.perfect_before:.3f} to {effect.perfect:.3f}"
+    if math.isnan(effect.perfect):
+        perfect = "no change if unused"
+    return f"  {effect.label}", value, f"{low} to {high}", f"{shares}; {perfect}"
 
 
 def _figure(estimate: Estimate, digits: int) -> tuple[str, str]:

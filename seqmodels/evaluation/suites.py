@@ -4,11 +4,19 @@ The evaluation on a schedule during training and that of a checkpoint are the sa
 `Scope`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from seqmodels.errors import InputError
-from seqmodels.evaluation import needle, ngram_hits, perplexity, positions, recall, repeat
+from seqmodels.evaluation import (
+    interventions,
+    needle,
+    ngram_hits,
+    perplexity,
+    positions,
+    recall,
+    repeat,
+)
 
 SUITES = {
     "text": {
@@ -18,19 +26,20 @@ SUITES = {
         "strided": ("strided",),
         "stateful": ("stateful",),
     },
-    "recall": {"recall": ("recall",)},
+    "recall": {"recall": ("recall",), "interventions": ("interventions",)},
 }
 """By kind of data: every suite, and the evaluators that it stands for."""
 
-DEFAULTS = {"text": ("perplexity", "recall", "text"), "recall": ("recall",)}
+DEFAULTS = {"text": ("perplexity", "recall", "text"), "recall": ("recall", "interventions")}
 
 
 class Scope(NamedTuple):
     """How much an evaluation looks at.
 
     max_tokens: text tokens that perplexity scores; None: all. passages: of the repeat probe. rows: of each
-    point of the recall curves; split: what they are drawn from. reach: how many row lengths the longest rows
-    have. cell_rows: of each cell of the map of recall; with 0 there is neither map nor recalled bits.
+    point of the recall curves, and of the interventions; split: what they are drawn from. reach: how many row
+    lengths the longest rows have. cell_rows: of each cell of the map of recall; with 0 there is neither map nor
+    recalled bits.
     """
 
     max_tokens: int | None
@@ -60,6 +69,15 @@ def choose(names: Sequence[str] | None, kind: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(evaluator for name in chosen for evaluator in fitting[name]))
 
 
+def expressible(names: Sequence[str], data, say: Callable[[str], None] = print) -> tuple[str, ...]:
+    """Those of the default evaluators that the data can express; says why another is left out."""
+    problem = interventions.obstacle(data) if "interventions" in names else None
+    if problem is None:
+        return tuple(names)
+    say(f"interventions were left out: {problem}.")
+    return tuple(name for name in names if name != "interventions")
+
+
 def measure(
     names: Sequence[str],
     scorer,
@@ -87,9 +105,11 @@ def measure(
     reach = {"training_length": training_length, "longest": longest}
     if data.kind == "recall":
         rows = {"batch_size": batch_size, "rows": scope.rows, "split": scope.split}
-        return {
-            name: recall.measure(scorer, data, **reach, **rows, cell_rows=scope.cell_rows) for name in names
+        of_task = {
+            "recall": lambda: recall.measure(scorer, data, **reach, **rows, cell_rows=scope.cell_rows),
+            "interventions": lambda: interventions.measure(scorer, data, longest=longest, **rows),
         }
+        return {name: of_task[name]() for name in names}
     text = (scorer, data.validation, data.tokenizer)
     near = {**reach, "longest": min(longest, 2 * row_length)}
     windows = {"window": row_length, "batch_size": batch_size, "max_tokens": scope.max_tokens}

@@ -14,7 +14,7 @@ from seqmodels.training.terminal import Terminal
 
 
 class Log:
-    """Writes scalars and texts of a run that goes on after `step` of `steps` updates.
+    """Writes scalars and texts of a run that goes on after `step` updates; closes the terminal too.
 
     What an earlier process logged beyond `step` is taken back. Each call leaves its lines on disk.
 
@@ -22,11 +22,11 @@ class Log:
         CheckpointWriteError: from any call, when the disk does not take a line.
     """
 
-    def __init__(self, run: RunDirectory, step: int, steps: int):
+    def __init__(self, run: RunDirectory, step: int, terminal: Terminal):
         with _write_errors("was not opened"):
             self._metrics = MetricsFile(run.metrics_file, step)
             self._events = EventFile(run.path, step, read(run.metrics_file))
-        self._terminal = Terminal(step, steps)
+        self._terminal = terminal
 
     def begin(self, config_text: str, hyperparameters: dict[str, Any]) -> None:
         """Writes what TensorBoard shows beside the curves: the config and the row in the table of runs."""
