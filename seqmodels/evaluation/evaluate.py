@@ -12,7 +12,7 @@ import numpy as np
 
 from seqmodels import accounting
 from seqmodels.data.corpora import Corpus
-from seqmodels.data.text import Text
+from seqmodels.data.text import Text, text_of
 from seqmodels.errors import InputError
 from seqmodels.evaluation import artifacts, event_file, report
 from seqmodels.evaluation.byte_model import ByteModel
@@ -60,11 +60,12 @@ def evaluate(
     for name, value in (("batch_size", batch_size), ("row_length", row_length)):
         if value is not None and value < 1:
             raise InputError(f"evaluate.{name} = {value} should be at least 1.")
-    names = choose(suites, run.information()["data"]["kind"])
+    kind = run.information()["data"]["kind"]
+    names = choose(suites, "text" if corpus is not None and kind == "mixture" else kind)
     trained = load(run, step)
     prepare_data(run, trained.data, say)
     data = _other_text(corpus, trained.data, say) if corpus is not None else trained.data
-    if suites is None:
+    if suites is None or data.kind == "mixture":
         names = expressible(names, data, say)
     training_length = trained.settings["row_length"]
     sizes = {
@@ -73,7 +74,8 @@ def evaluate(
     }
     say(f"evaluating {run.path} at step {trained.step}: {', '.join(names)} ...")
     scorer = ModelScorer(trained.graphdef, trained.params)
-    known = {"training_length": training_length, "training_store": getattr(trained.data, "train", None)}
+    text = text_of(trained.data)
+    known = {"training_length": training_length, "training_store": None if text is None else text.train}
     results = measure(names, scorer, data, FULL, **sizes, **known, per_token=per_token)
     for name in names:
         if name not in results:
@@ -82,8 +84,8 @@ def evaluate(
             say(f"{name} was left out: {why}.")
     summaries = {name: {**result.summary(), **sizes} for name, result in results.items()}
     byte_models = None
-    if any(isinstance(result, Perplexity) for result in results.values()) and trained.data.train is not None:
-        byte_models, about = _byte_models(trained.data, data)
+    if any(isinstance(result, Perplexity) for result in results.values()) and text.train is not None:
+        byte_models, about = _byte_models(text, text_of(data))
         summaries = {
             name: {**summary, "byte_models": about} if isinstance(results[name], Perplexity) else summary
             for name, summary in summaries.items()
@@ -108,7 +110,8 @@ def evaluate(
 
 def _other_text(corpus: Corpus, trained_on: Any, say: Callable[[str], None]) -> Text:
     """Another corpus, in the tokens of the run's; refused where it holds text that the run was trained on."""
-    if trained_on.kind != "text":
+    trained_on = text_of(trained_on)
+    if trained_on is None:
         raise InputError("evaluate.corpus is text, and this run was trained on no text; leave it out.")
     data = Text(corpus, trained_on.tokenizer)
     data.prepare(say=say)

@@ -8,15 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from seqmodels.errors import InputError
-from seqmodels.evaluation import (
-    interventions,
-    needle,
-    ngram_hits,
-    perplexity,
-    positions,
-    recall,
-    repeat,
-)
+from seqmodels.evaluation import needle, ngram_hits, perplexity, positions, recall, repeat
 
 SUITES = {
     "text": {
@@ -26,20 +18,27 @@ SUITES = {
         "strided": ("strided",),
         "stateful": ("stateful",),
     },
-    "recall": {"recall": ("recall",), "interventions": ("interventions",)},
+    "recall": {"recall": ("recall",)},
 }
 """By kind of data: every suite, and the evaluators that it stands for."""
 
-DEFAULTS = {"text": ("perplexity", "recall", "text"), "recall": ("recall", "interventions")}
+# Of a mixture, its text is evaluated as text and its first task as a task.
+_OF_TASKS = frozenset(evaluator for suite in SUITES["recall"].values() for evaluator in suite)
+SUITES["mixture"] = {
+    suite: tuple(dict.fromkeys((*SUITES["text"].get(suite, ()), *SUITES["recall"].get(suite, ()))))
+    for suite in dict.fromkeys((*SUITES["text"], *SUITES["recall"]))
+}
+
+DEFAULTS = {"text": ("perplexity", "recall", "text"), "recall": ("recall",)}
+DEFAULTS["mixture"] = tuple(dict.fromkeys((*DEFAULTS["text"], *DEFAULTS["recall"])))
 
 
 class Scope(NamedTuple):
     """How much an evaluation looks at.
 
     max_tokens: text tokens that perplexity scores; None: all. passages: of the repeat probe. rows: of each
-    point of the recall curves, and of the interventions; split: what they are drawn from. reach: how many row
-    lengths the longest rows have. cell_rows: of each cell of the map of recall; with 0 there is neither map nor
-    recalled bits.
+    point of the recall curves; split: what they are drawn from. reach: how many row lengths the longest rows
+    have. cell_rows: of each cell of the map of recall; with 0 there is neither map nor recalled bits.
     """
 
     max_tokens: int | None
@@ -70,12 +69,20 @@ def choose(names: Sequence[str] | None, kind: str) -> tuple[str, ...]:
 
 
 def expressible(names: Sequence[str], data, say: Callable[[str], None] = print) -> tuple[str, ...]:
-    """Those of the default evaluators that the data can express; says why another is left out."""
-    problem = interventions.obstacle(data) if "interventions" in names else None
-    if problem is None:
-        return tuple(names)
-    say(f"interventions were left out: {problem}.")
-    return tuple(name for name in names if name != "interventions")
+    """Those of the evaluators that the data can express; says why another is left out.
+
+    Raises InputError where none is left.
+    """
+    mixed, problems = data.kind == "mixture", {}
+    if mixed and data.text is None:
+        problems |= {name: "the mixture holds no text" for name in names if name not in _OF_TASKS}
+    for name, problem in problems.items():
+        if problem is not None:
+            say(f"{name} {'were' if name.endswith('s') else 'was'} left out: {problem}.")
+    left = tuple(name for name in names if problems.get(name) is None)
+    if not left:
+        raise InputError(f"none of {', '.join(names)} can be measured: see above.")
+    return left
 
 
 def measure(
@@ -101,15 +108,22 @@ def measure(
         raise InputError(
             f"evaluate.row_length = {row_length} is longer than the model's {scorer.max_positions} positions."
         )
+    if data.kind == "mixture":
+        sizes = {"batch_size": batch_size, "row_length": row_length, "training_length": training_length}
+        more = {"training_store": training_store, "per_token": per_token}
+        of_tasks = [name for name in names if name in _OF_TASKS]
+        results = measure(of_tasks, scorer, data.tasks[0], scope, **sizes)
+        if data.text is not None:
+            of_text = [name for name in names if name not in _OF_TASKS]
+            results |= measure(of_text, scorer, data.text, scope, **sizes, **more)
+        return results
     longest = min(scope.reach * row_length, scorer.max_positions or scope.reach * row_length)
     reach = {"training_length": training_length, "longest": longest}
     if data.kind == "recall":
         rows = {"batch_size": batch_size, "rows": scope.rows, "split": scope.split}
-        of_task = {
-            "recall": lambda: recall.measure(scorer, data, **reach, **rows, cell_rows=scope.cell_rows),
-            "interventions": lambda: interventions.measure(scorer, data, longest=longest, **rows),
+        return {
+            name: recall.measure(scorer, data, **reach, **rows, cell_rows=scope.cell_rows) for name in names
         }
-        return {name: of_task[name]() for name in names}
     text = (scorer, data.validation, data.tokenizer)
     near = {**reach, "longest": min(longest, 2 * row_length)}
     windows = {"window": row_length, "batch_size": batch_size, "max_tokens": scope.max_tokens}
@@ -129,9 +143,10 @@ def measure(
 
 def during_training(scorer, data, *, batch_size: int, row_length: int) -> dict[str, float]:
     """The scalars by tag of what is evaluated on a schedule; row_length is that of training."""
-    names = ("recall",) if data.kind == "recall" else ("perplexity", "repeat")
+    names = {"text": ("perplexity", "repeat"), "recall": ("recall",)}
+    names["mixture"] = (*names["text"], *names["recall"])
     results = measure(
-        names,
+        names[data.kind],
         scorer,
         data,
         DURING_TRAINING,

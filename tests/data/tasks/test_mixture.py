@@ -12,6 +12,8 @@ from seqmodels.data.tasks.mixture import Mixture
 from seqmodels.data.tasks.recall_at_distance import RecallAtDistance
 from seqmodels.data.text import Text
 from seqmodels.errors import InputError
+from seqmodels.evaluation import suites
+from tests.evaluation.oracles import uniform
 
 RECALL = RecallAtDistance(pairs=3, fillers=(0, 2), queries_per_row=5, keys=9, values=8, filler_tokens=2)
 COPY = Copy(items=(3, 7), values=5)
@@ -147,6 +149,21 @@ def test_a_mixture_of_one_task_is_evaluated_as_that_task(text_of):
     made = recall.rows("test", 0, 4)
     assert np.isin(made.metadata["answer"], recall.value_ids).all()
     assert mixture.kind == "mixture" and mixture.describe()["train_documents"] > 0
+
+
+@pytest.mark.parametrize("with_text", [True, False])
+def test_training_evaluates_the_text_and_the_first_task(text_of, with_text):
+    """What the parts cannot answer is left out; the rest has the tags that it has alone."""
+    mixture = mixed(text_of) if with_text else Mixture((RECALL, COPY), (1, 1))
+    scorer = uniform(mixture.vocab_size)
+    found = suites.during_training(scorer, mixture, batch_size=8, row_length=32)
+    alone = suites.during_training(scorer, mixture.tasks[0], batch_size=8, row_length=32)
+    assert alone.items() <= found.items()
+    assert ("eval/perplexity" in found) == with_text
+    every, lines = suites.choose(None, "mixture"), []
+    left = suites.expressible(every, mixture, lines.append)
+    assert ("perplexity" in left) == with_text and "recall" in left
+    assert with_text or "perplexity was left out: the mixture holds no text." in lines
 
 
 def test_what_a_mixture_is_made_of_is_in_its_fingerprint(text_of):
