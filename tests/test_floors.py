@@ -28,7 +28,7 @@ FLOORS |= dict.fromkeys(ABOVE, MODEL | ABOVE)
 FLOORS |= {"data": {"data", "errors"}, "config": {"config", "errors"}}
 OPS_NEED = {"jax", "numpy", "functools", "typing", "collections", "math", "dataclasses"}
 # The top floor: these may import whatever the package has.
-TOP = {"training", "evaluation", "registry", "seqmodels"}
+TOP = {"training", "evaluation", "sweep", "registry", "seqmodels"}
 ENTRY_POINTS = {"train", "eval", "scripts", "tests", "benchmarks"}
 # Of training, evaluation needs the run directory and the checkpoint reader.
 EVALUATION_OF_TRAINING = {"run_directory", "checkpoints"}
