@@ -8,7 +8,15 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from seqmodels.errors import InputError
-from seqmodels.evaluation import needle, ngram_hits, perplexity, positions, recall, repeat
+from seqmodels.evaluation import (
+    interventions,
+    needle,
+    ngram_hits,
+    perplexity,
+    positions,
+    recall,
+    repeat,
+)
 
 SUITES = {
     "text": {
@@ -18,7 +26,7 @@ SUITES = {
         "strided": ("strided",),
         "stateful": ("stateful",),
     },
-    "recall": {"recall": ("recall",)},
+    "recall": {"recall": ("recall",), "interventions": ("interventions",)},
 }
 """By kind of data: every suite, and the evaluators that it stands for."""
 
@@ -29,7 +37,7 @@ SUITES["mixture"] = {
     for suite in dict.fromkeys((*SUITES["text"], *SUITES["recall"]))
 }
 
-DEFAULTS = {"text": ("perplexity", "recall", "text"), "recall": ("recall",)}
+DEFAULTS = {"text": ("perplexity", "recall", "text"), "recall": ("recall", "interventions")}
 DEFAULTS["mixture"] = tuple(dict.fromkeys((*DEFAULTS["text"], *DEFAULTS["recall"])))
 
 
@@ -37,8 +45,9 @@ class Scope(NamedTuple):
     """How much an evaluation looks at.
 
     max_tokens: text tokens that perplexity scores; None: all. passages: of the repeat probe. rows: of each
-    point of the recall curves; split: what they are drawn from. reach: how many row lengths the longest rows
-    have. cell_rows: of each cell of the map of recall; with 0 there is neither map nor recalled bits.
+    point of the recall curves, and of the interventions; split: what they are drawn from. reach: how many row
+    lengths the longest rows have. cell_rows: of each cell of the map of recall; with 0 there is neither map nor
+    recalled bits.
     """
 
     max_tokens: int | None
@@ -74,6 +83,8 @@ def expressible(names: Sequence[str], data, say: Callable[[str], None] = print) 
     Raises InputError where none is left.
     """
     mixed, problems = data.kind == "mixture", {}
+    if "interventions" in names:
+        problems["interventions"] = interventions.obstacle(data.tasks[0] if mixed else data)
     if mixed and data.text is None:
         problems |= {name: "the mixture holds no text" for name in names if name not in _OF_TASKS}
     for name, problem in problems.items():
@@ -121,9 +132,11 @@ def measure(
     reach = {"training_length": training_length, "longest": longest}
     if data.kind == "recall":
         rows = {"batch_size": batch_size, "rows": scope.rows, "split": scope.split}
-        return {
-            name: recall.measure(scorer, data, **reach, **rows, cell_rows=scope.cell_rows) for name in names
+        of_task = {
+            "recall": lambda: recall.measure(scorer, data, **reach, **rows, cell_rows=scope.cell_rows),
+            "interventions": lambda: interventions.measure(scorer, data, longest=longest, **rows),
         }
+        return {name: of_task[name]() for name in names}
     text = (scorer, data.validation, data.tokenizer)
     near = {**reach, "longest": min(longest, 2 * row_length)}
     windows = {"window": row_length, "batch_size": batch_size, "max_tokens": scope.max_tokens}
