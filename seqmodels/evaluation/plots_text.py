@@ -23,8 +23,9 @@ def ngram_hits(result: NgramHits, title: str) -> "Figure":
     plots.points(gains, result.middle, result.gain, f"mean, 95 % over {result.documents} documents", 0)
     gains.axhline(0, color=plots.GREY, linestyle=":", label="no recall")
     gains.set_ylabel(NGRAM_GAIN)
-    plots.points(losses, result.middle, result.nll, "hits", 0)
-    plots.points(losses, result.middle, result.matched, "control: same tokens, no earlier pair", 1)
+    # Side by side, so that neither hides the other's interval.
+    plots.points(losses, result.middle / 1.04, result.nll, "hits", 0)
+    plots.points(losses, result.middle * 1.04, result.matched, "control: same tokens, no earlier pair", 1)
     losses.set_ylabel(plots.NLL)
     for axes, counts in ((gains, result.sampled), (losses, result.hits)):
         plots.log2_axis(axes, NGRAM_DISTANCE)

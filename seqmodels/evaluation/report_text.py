@@ -1,6 +1,7 @@
 """What the probes in natural text print: each figure beside its interval, its control and its count."""
 
 from seqmodels.evaluation.needle import Needle
+from seqmodels.evaluation.needle_prompts import CANDIDATES
 from seqmodels.evaluation.ngram_hits import NgramHits
 
 Row = tuple[str, str, str, str]
@@ -21,13 +22,12 @@ def ngram_hits(result: NgramHits) -> list[Row]:
 def needle(result: Needle) -> list[Row]:
     """(figure, value, 95 % interval, control and counts) of each length, all depths together."""
     figures = (result.by_length(values) for values in (result.rank == 1, result.rank, result.exact))
-    of = f"first of 16 (chance {result.chance:.3f})"
-    count = f"n {result.prompts} x {len(result.depths)}"
     return [
         (
-            f"needle in {length}",
+            f"needle first in {length}",
             *first.shown(3),
-            f"{of}; rank {rank.value:.1f}, exact {exact.value:.2f}; {count}",
+            f"chance {result.chance:.3f}; rank {rank.value:.1f} of {CANDIDATES}; exact {exact.value:.2f}; "
+            f"n {result.prompts}",
         )
         for length, first, rank, exact in zip(result.lengths, *figures, strict=True)
     ]

@@ -17,7 +17,7 @@ def results():
 
 
 @pytest.mark.parametrize(
-    "name, lines, figure", [("ngram_hits", 5, "n-gram gain at 2-3"), ("needle", 3, "needle in 64")]
+    "name, lines, figure", [("ngram_hits", 5, "n-gram gain at 2-3"), ("needle", 3, "needle first in 64")]
 )
 def test_outputs(results, name, lines, figure):
     """A figure without its interval, control and count cannot be judged; a column too wide is cut off."""
@@ -25,7 +25,7 @@ def test_outputs(results, name, lines, figure):
     rows = getattr(report_text, name)(result)
     assert len(rows) == lines and rows[0][0] == figure
     assert all(" to " in interval and "n " in control for _, _, interval, control in rows)
-    assert all(len(figure) <= 22 and len(control) <= 60 for figure, _, _, control in rows)
+    assert all(len(figure) <= 23 and len(control) <= 50 for figure, _, _, control in rows)
     assert json.loads(json.dumps(result.summary(), allow_nan=False))
     assert len(result.scalars()) == lines
     assert plots.png(getattr(plots_text, name)(result, "title")).startswith(b"\x89PNG")
