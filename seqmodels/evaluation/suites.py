@@ -46,8 +46,8 @@ class Scope(NamedTuple):
 
     max_tokens: text tokens that perplexity scores; None: all. passages: of the repeat probe. rows: of each
     point of the recall curves, and of the interventions; split: what they are drawn from. reach: how many row
-    lengths the longest rows have. cell_rows: of each cell of the map of recall; with 0 there is neither map nor
-    recalled bits.
+    lengths the longest rows have. cell_rows: of each cell of the map of recall; with 0 there is neither map
+    nor recalled bits.
     """
 
     max_tokens: int | None
