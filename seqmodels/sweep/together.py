@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
@@ -74,12 +73,14 @@ class _Shares:
             name: jax.ShapeDtypeStruct((self._members, *leaf.shape), leaf.dtype, sharding=self._rows)
             for name, leaf in self._job.batch.items()
         }
-        dials = jax.tree.map(lambda *leaves: jnp.stack(leaves), *[job.dials for job in jobs])
-        self.dials = jax.device_put(dials, self._whole)
+        self.dials = self._stacked([job.dials for job in jobs])
 
     def join(self, states: Sequence[TrainState]) -> TrainState:
         """The state of all, from that of each; on the host, where it compiles nothing."""
-        stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *jax.device_get(list(states)))
+        return self._stacked(states)
+
+    def _stacked(self, trees: Sequence[Any]) -> Any:
+        stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *jax.device_get(list(trees)))
         return jax.device_put(stacked, self._whole)
 
     def part(self, tree: Any, members: Sequence[int]) -> Iterator[tuple[int, Any]]:

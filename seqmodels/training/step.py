@@ -35,7 +35,8 @@ class Dials(NamedTuple):
     """What runs that share one compiled step can differ in.
 
     Attributes:
-        key: the root of dropout's keys.
+        key: uint32, the words of the root of dropout's keys: a key itself cannot be put on other processes'
+            devices.
         learning_rate: float32, the peak of the schedule.
     """
 
@@ -65,7 +66,7 @@ class Metrics(NamedTuple):
 
 def make_dials(seed: int, learning_rate: float) -> Dials:
     """Those of a run."""
-    return Dials(jax.random.key(seed), jnp.asarray(learning_rate, jnp.float32))
+    return Dials(jax.random.key_data(jax.random.key(seed)), jnp.asarray(learning_rate, jnp.float32))
 
 
 def initial_state(params: Any, update: Update) -> TrainState:
@@ -128,7 +129,8 @@ def make_step(
 
     def step(state: TrainState, batches: dict[str, jax.Array], dials: Dials) -> tuple[TrainState, Metrics]:
         update = update_at(dials.learning_rate)
-        loss, gradients = gradient(state.params, batches, jax.random.fold_in(dials.key, state.step))
+        key = jax.random.fold_in(jax.random.wrap_key_data(dials.key), state.step)
+        loss, gradients = gradient(state.params, batches, key)
         updates, opt_state = update(gradients, state.opt_state, state.params)
         params = optax.apply_updates(state.params, updates)
         tokens = _add_tokens(state.tokens, jnp.sum(batches["segment_ids"] > 0, dtype=jnp.int32))
