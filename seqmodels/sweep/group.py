@@ -102,7 +102,7 @@ class Group:
         record(run, loaded, {**self._facts, "seed": member.seed}, 0)
         shown = _Told(lambda step: self._tell(member, step))
         with contextlib.closing(Log(run, 0, shown)) as log:
-            log.begin(loaded.text, hyperparameters(job, settings))
+            log.begin(loaded.text, hyperparameters(job, settings), self.data.kind)
             yield job, run, Recorder(log, self._units, self.plan, step=0, tokens=0)
 
     def new_state(self, job: Job) -> TrainState:

@@ -7,6 +7,7 @@ from typing import Any
 
 from seqmodels.errors import CheckpointWriteError
 from seqmodels.training.best import CRITERIA
+from seqmodels.training.dashboard import layout
 from seqmodels.training.events import EventFile
 from seqmodels.training.metrics_file import MetricsFile, read
 from seqmodels.training.run_directory import RunDirectory
@@ -28,10 +29,13 @@ class Log:
             self._events = EventFile(run.path, step, read(run.metrics_file))
         self._terminal = terminal
 
-    def begin(self, config_text: str, hyperparameters: dict[str, Any]) -> None:
-        """Writes what TensorBoard shows beside the curves: the config and the row in the table of runs."""
+    def begin(self, config_text: str, hyperparameters: dict[str, Any], kind: str) -> None:
+        """Writes what TensorBoard shows beside the curves: the config, the row in the table of runs, and the
+        charts that runs on data of this kind are compared by.
+        """
         with _write_errors("was not begun"):
             self._events.text("config", config_text, 0)
+            self._events.layout(layout(kind))
             self._events.hyperparameters(hyperparameters, ("train/loss", *CRITERIA))
 
     def scalars(self, step: int, tokens: int, values: dict[str, float]) -> None:

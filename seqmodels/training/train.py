@@ -94,7 +94,7 @@ def train(
             terminal = Terminal(begun.step, steps)
             log = stack.enter_context(contextlib.closing(Log(run, begun.step, terminal)))
             if begun.step == 0:
-                log.begin(loaded.text, hyperparameters(job, settings))
+                log.begin(loaded.text, hyperparameters(job, settings), data.kind)
         tokens = count_tokens(jax.device_get(begun.state.tokens))
         recorder = Recorder(log, units, plan, step=begun.step, tokens=tokens)
         gc.collect()
