@@ -7,9 +7,10 @@ import math
 from pathlib import Path
 from typing import Any
 
-from seqmodels.evaluation import plots, plots_interventions, plots_recall, plots_text
+from seqmodels.evaluation import plots, plots_interventions, plots_memory, plots_recall, plots_text
 from seqmodels.evaluation.answers import ANSWER_KINDS
 from seqmodels.evaluation.interventions import Interventions
+from seqmodels.evaluation.memory import Memory
 from seqmodels.evaluation.needle import Needle
 from seqmodels.evaluation.ngram_hits import NgramHits
 from seqmodels.evaluation.perplexity import Perplexity
@@ -37,13 +38,16 @@ def pictures(results: dict[str, Any], title: str) -> dict[str, bytes]:
             case Recall():
                 figures = plots_recall.all_of(result, title)
                 drawn |= {of: plots.png(figure) for of, figure in figures.items()}
+            case Memory():
+                drawn[name] = plots.png(plots_memory.memory(result, title))
             case Interventions():
                 drawn[name] = plots.png(plots_interventions.interventions(result, title))
     return drawn
 
 
 def write_tables(folder: Path, results: dict[str, Any]) -> None:
-    """positions.csv, recall.parquet, needle.parquet and tokens.parquet, of the suites that were run.
+    """positions.csv, recall.parquet, needle.parquet, tokens.parquet and memory.json, of the suites that were
+    run.
 
     tokens.parquet has the disjoint windows, where their tokens were kept; other protocols add their name.
     """
@@ -52,6 +56,9 @@ def write_tables(folder: Path, results: dict[str, Any]) -> None:
             case Perplexity(table=dict(table)):
                 of = "" if name == "perplexity" else f"_{name}"
                 _write_table(folder / f"tokens{of}.parquet", table)
+            case Memory():
+                text = json.dumps(_finite(result.document()), indent=1, allow_nan=False)
+                write_whole(folder / "memory.json", text)
             case Needle():
                 _write_table(folder / "needle.parquet", result.table)
             case PositionCurve():

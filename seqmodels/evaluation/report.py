@@ -5,9 +5,10 @@ import sys
 from collections.abc import Iterable
 from typing import Any
 
-from seqmodels.evaluation import report_recall, report_text
+from seqmodels.evaluation import report_memory, report_recall, report_text
 from seqmodels.evaluation.intervention_effects import Effect
 from seqmodels.evaluation.interventions import Interventions
+from seqmodels.evaluation.memory import Memory
 from seqmodels.evaluation.needle import Needle
 from seqmodels.evaluation.ngram_hits import NgramHits
 from seqmodels.evaluation.perplexity import Perplexity
@@ -37,6 +38,8 @@ def rows(results: dict[str, Any], byte_models: list[float] | None) -> list[Row]:
                 table += report_text.needle(result)
             case Recall():
                 table += report_recall.rows(result)
+            case Memory():
+                table += report_memory.rows(result)
             case Interventions():
                 table += _interventions(result)
     return table

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from seqmodels.errors import InputError
 from seqmodels.evaluation import (
     interventions,
+    memory,
     needle,
     ngram_hits,
     perplexity,
@@ -23,10 +24,11 @@ SUITES = {
         "perplexity": ("perplexity", "positions"),
         "recall": ("repeat",),
         "text": ("repeat", "ngram_hits", "needle"),
+        "memory": ("memory",),
         "strided": ("strided",),
         "stateful": ("stateful",),
     },
-    "recall": {"recall": ("recall",), "interventions": ("interventions",)},
+    "recall": {"recall": ("recall",), "memory": ("memory",), "interventions": ("interventions",)},
 }
 """By kind of data: every suite, and the evaluators that it stands for."""
 
@@ -37,17 +39,20 @@ SUITES["mixture"] = {
     for suite in dict.fromkeys((*SUITES["text"], *SUITES["recall"]))
 }
 
-DEFAULTS = {"text": ("perplexity", "recall", "text"), "recall": ("recall", "interventions")}
+DEFAULTS = {
+    "text": ("perplexity", "recall", "text", "memory"),
+    "recall": ("recall", "memory", "interventions"),
+}
 DEFAULTS["mixture"] = tuple(dict.fromkeys((*DEFAULTS["text"], *DEFAULTS["recall"])))
 
 
 class Scope(NamedTuple):
     """How much an evaluation looks at.
 
-    max_tokens: text tokens that perplexity scores; None: all. passages: of the repeat probe. rows: of each
-    point of the recall curves, and of the interventions; split: what they are drawn from. reach: how many row
-    lengths the longest rows have. cell_rows: of each cell of the map of recall; with 0 there is neither map
-    nor recalled bits.
+    max_tokens: text tokens that perplexity scores; None: all. passages: of the repeat probe, and rows that
+    memory is measured on. rows: of each point of the recall curves, and of the interventions; split: what
+    they are drawn from. reach: how many row lengths the longest rows have. cell_rows: of each cell of the map
+    of recall; with 0 there is neither map nor recalled bits.
     """
 
     max_tokens: int | None
@@ -128,15 +133,25 @@ def measure(
             of_text = [name for name in names if name not in _OF_TASKS]
             results |= measure(of_text, scorer, data.text, scope, **sizes, **more)
         return results
+    # What recall was found to be stands beside the memory of the same model.
+    names = sorted(names, key=lambda name: name == "memory")
+    results: dict[str, Any] = {}
     longest = min(scope.reach * row_length, scorer.max_positions or scope.reach * row_length)
     reach = {"training_length": training_length, "longest": longest}
     if data.kind == "recall":
         rows = {"batch_size": batch_size, "rows": scope.rows, "split": scope.split}
-        of_task = {
+        measures = {
             "recall": lambda: recall.measure(scorer, data, **reach, **rows, cell_rows=scope.cell_rows),
             "interventions": lambda: interventions.measure(scorer, data, longest=longest, **rows),
+            "memory": lambda: memory.measure(
+                scorer,
+                data,
+                **reach,
+                **{**rows, "rows": scope.passages},
+                behaviour=memory.behaviour_of(results),
+            ),
         }
-        return {name: of_task[name]() for name in names}
+        return _in_turn(names, measures, results)
     text = (scorer, data.validation, data.tokenizer)
     near = {**reach, "longest": min(longest, 2 * row_length)}
     windows = {"window": row_length, "batch_size": batch_size, "max_tokens": scope.max_tokens}
@@ -149,9 +164,27 @@ def measure(
         "needle": lambda: needle.measure(*text, **reach, batch_size=batch_size),
         "strided": lambda: perplexity.strided(*text, **windows, stride=max(1, row_length // 2)),
         "stateful": lambda: perplexity.stateful(*text, **windows),
+        "memory": lambda: memory.measure(
+            scorer,
+            data,
+            **near,
+            batch_size=batch_size,
+            rows=scope.passages,
+            behaviour=memory.behaviour_of(results),
+        ),
     }
-    results = {name: measures[name]() for name in names}
-    return {name: result for name, result in results.items() if result is not None}
+    return _in_turn(names, measures, results)
+
+
+def _in_turn(
+    names: Sequence[str], measures: dict[str, Callable[[], Any]], results: dict[str, Any]
+) -> dict[str, Any]:
+    """`results`, filled with what each measure gives; without those that give None."""
+    for name in names:
+        result = measures[name]()
+        if result is not None:
+            results[name] = result
+    return results
 
 
 def during_training(scorer, data, *, batch_size: int, row_length: int) -> dict[str, float]:

@@ -183,7 +183,7 @@ def test_positions_end_where_the_model_does():
 
 def test_suites_that_do_not_fit_are_refused():
     """A misspelt suite, or one for other data, must not be left out in silence."""
-    of_text = ("perplexity", "positions", "repeat", "ngram_hits", "needle")
+    of_text = ("perplexity", "positions", "repeat", "ngram_hits", "needle", "memory")
     assert suites.choose(None, "text") == of_text
     assert suites.choose(["text"], "text") == ("repeat", "ngram_hits", "needle")
     assert suites.choose(["recall", "recall"], "text") == ("repeat",)
