@@ -195,12 +195,16 @@ def measure(
 
 
 def behaviour_of(results: dict[str, Any]) -> Behaviour | None:
-    """How far recall goes by what other evaluators found: the recall suite, else the repeat probe."""
+    """How far recall goes by what other evaluators found: the recall suite, along the first sweep that counts
+    tokens, else the repeat probe.
+    """
     for result in results.values():
         match result:
             case Recall():
-                name, curve = next(iter(result.curves.items()))
-                return Behaviour(curve.horizon50, float(curve.at[-1]), f"accuracy of recall by {name}")
+                for name, curve in result.curves.items():
+                    if "(tokens)" in curve.sweep.axis:
+                        probe = f"accuracy of recall by {name}"
+                        return Behaviour(curve.horizon50, float(curve.at[-1]), probe)
             case Repeat():
                 return Behaviour(result.horizon50, float(result.distances[-1]), "gain of the repeat probe")
     return None

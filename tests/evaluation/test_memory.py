@@ -7,12 +7,14 @@ from types import SimpleNamespace
 import jax
 import numpy as np
 import pytest
+from jax.sharding import AxisType, NamedSharding, PartitionSpec
 from rich.console import Console
 
 from seqmodels.data.tasks.recall_at_distance import RecallAtDistance
 from seqmodels.evaluation import artifacts, memory, memory_rows, report, suites
 from seqmodels.evaluation.memory_sweep import sweep
 from seqmodels.evaluation.model_scorer import ModelScorer
+from seqmodels.evaluation.recall import Recall
 from seqmodels.evaluation.receptive_field import Behaviour
 from seqmodels.evaluation.statistics import Estimate
 from seqmodels.language_model import LanguageModel, build
@@ -92,6 +94,16 @@ def test_whatever_the_batch():
         np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-5)
 
 
+def test_on_a_mesh_as_on_one_device():
+    """Parameters that lie on several devices, as after training on them."""
+    scorer = made(LinearAttention)
+    mesh = jax.make_mesh((4,), ("rows",), axis_types=(AxisType.Auto,))
+    spread = jax.device_put(scorer._params, NamedSharding(mesh, PartitionSpec()))
+    one, four = (measured(each, rows=5) for each in (scorer, ModelScorer(scorer._graphdef, spread)))
+    np.testing.assert_allclose(one.response.norms, four.response.norms, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(one.replacement.divergence, four.replacement.divergence, rtol=1e-4, atol=1e-6)
+
+
 def test_scanned_layers_are_measured_one_by_one():
     """Stacked parameters belong to several layers, and decays depend on which it is."""
     (one, other) = (
@@ -138,7 +150,7 @@ def test_text_windows():
 
 def test_attention_reports_its_cache():
     """A half-life of a cache would be a figure of nothing."""
-    result = measured(made(SoftmaxAttention, Mamba))
+    result = measured(made(SoftmaxAttention, Mamba, dtype="bfloat16"))
     attention, mamba = result.layers
     assert attention.half_lives == {} and attention.survival is None
     assert attention.summary(32)["decay"] == "no decay: cache"
@@ -174,6 +186,22 @@ def test_what_is_left_behind(tmp_path):
         assert all(console.measure(value).maximum <= 24 for row in table for value in row[1:3])
         picture = artifacts.pictures({"memory": result}, "tiny")["memory"]
         assert picture.startswith(b"\x89PNG")
+
+
+def test_a_sweep_that_counts_no_tokens_is_no_reach():
+    """How many pairs are remembered is no distance."""
+    horizon = Estimate(9.0, 8.0, 10.0)
+
+    def curve(axis):
+        sweep = SimpleNamespace(axis=axis)
+        return SimpleNamespace(sweep=sweep, horizon50=horizon, at=np.array([1, 64]))
+
+    def found(curves):
+        return memory.behaviour_of({"recall": Recall(curves, *[None] * 7)})
+
+    load, delay = curve("pairs in the row"), curve("distance from value to query (tokens)")
+    assert found({"load": load}) is None
+    assert found({"load": load, "delay": delay}) == (horizon, 64, "accuracy of recall by delay")
 
 
 def test_recall_stands_beside_memory_in_whatever_order_they_are_asked_for():
