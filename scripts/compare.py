@@ -34,16 +34,18 @@ def main() -> None:
         if not taken.is_dir():
             raise InputError(f"--out {options.out}: {taken} is a file; name a directory.")
         from seqmodels import registry  # noqa: F401  (JAX and all that a config can name: seconds)
-        from seqmodels.evaluation import comparison, comparison_page
+        from seqmodels.evaluation import comparison, comparison_page, comparison_tables
+        from seqmodels.evaluation.comparison_ledger import ledger
+        from seqmodels.evaluation.comparison_paired import differences
 
         names = comparison.labels(runs)
         compared = [comparison.read(run, name) for run, name in zip(runs, names, strict=True)]
         for run in compared:
             if not run.suites:
                 print(f"{run.label}: figures of the evaluation in training; eval.py has more to compare.")
-        entries = comparison.ledger(compared)
-        comparison_page.show(compared, entries)
-        for path in comparison_page.write(options.out, compared, entries):
+        entries, paired = ledger(compared), differences(compared)
+        comparison_tables.show(compared, entries, paired)
+        for path in comparison_page.write(options.out, compared, entries, paired):
             print(f"written: {path}")
 
 

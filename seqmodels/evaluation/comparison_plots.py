@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from seqmodels.evaluation import plots, plots_recall
+from seqmodels.evaluation import comparison_sweep, plots, plots_pareto, plots_recall, plots_sweep
 from seqmodels.evaluation.comparison import ComparedRun, sweeps
 from seqmodels.evaluation.statistics import Estimate
 
@@ -24,7 +24,8 @@ _LOGGED = {
 def all_of(runs: Sequence[ComparedRun]) -> dict[str, "Figure"]:
     """The pictures that at least one run has a curve for, by name."""
     drawn = {"training": _training(runs), "recall": _recall(runs), "recalled_bits": _recalled_bits(runs)}
-    drawn |= {"repeat": _repeat(runs), "positions": _positions(runs)}
+    drawn |= {"pareto": plots_pareto.pareto(runs), "repeat": _repeat(runs), "positions": _positions(runs)}
+    drawn["learning_rates"] = _learning_rates(runs)
     return {name: picture for name, picture in drawn.items() if picture is not None}
 
 
@@ -128,6 +129,13 @@ def _positions(runs: Sequence[ComparedRun]) -> "Figure | None":
             plots.mark_training_length(drawn.axes[0], length)
         plots.legend(drawn.axes[0])
     return drawn
+
+
+def _learning_rates(runs: Sequence[ComparedRun]) -> "Figure | None":
+    curves = comparison_sweep.curves(run.sweep for run in runs)
+    if not curves:
+        return None
+    return plots_sweep.learning_rates(curves, "after the last update of each member")
 
 
 def _single(
