@@ -162,7 +162,10 @@ def test_members_of_a_sweep(runs, capsys):
     assert "| learning-rate grid | 0.003, 0.01 | 0.003, 0.01 |  |" in page
     assert "| seeds of the grid | 0 | 0 |  |" in page
     assert (runs / "page" / "learning_rates.png").is_file()
-    sweep(runs, {"a": {0.003: 2.0, 0.01: 2.5}, "b": {0.003: 2.0, 0.01: 2.2}}, {"one": "a", "two": "b"})
+    assert call(compare_command, runs, "--out", runs / "page_of_sweep") == 0
+    assert (runs / "page_of_sweep" / "comparison.md").read_text() == page
+    worse = {"a": {0.003: 2.0, 0.01: 2.5}, "b": {0.003: 2.0, 0.01: 2.2}}
+    sweep(runs, worse, {"one": "a", "two": "b"})
     assert compare(runs, "one", "two") == 0
     assert "differ in what should be equal: learning rate." in capsys.readouterr().out
     (runs / "sweep.json").write_text("{}")

@@ -27,7 +27,8 @@ NOTES = (
     "log and depends on the machine. Intervals: 95 % over documents or rows. Recall area: mean accuracy over "
     "log2 distance within what training had; horizon50: tokens until accuracy falls through 1/2; capacity: "
     "the most bits recalled from a row, at any number of pairs. N-gram gain: what an earlier occurrence "
-    "saves beside matched tokens without one; needle: the share of keys ranked first, chance is 1 of 16; "
+    "saves on a token, against a context that has another in its place; needle: the share of values ranked "
+    "first, chance is 1 of 16; "
     "follows a swapped value: the share of rows whose answer is the new value of a changed pair."
 )
 PAIRED_NOTES = (

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _PAIR_TOKENS = 2
+_STYLES = ("-.", ":", "--", (0, (5, 1, 1, 1, 1, 1)))  # of caches, one for each size
 
 
 def pareto(runs: Sequence[ComparedRun]) -> "Figure | None":
@@ -45,7 +46,8 @@ def pareto(runs: Sequence[ComparedRun]) -> "Figure | None":
 def _add_areas(axes: "Axes", runs: Sequence[ComparedRun], areas: dict[int, Estimate], name: str) -> None:
     for index, area in areas.items():
         plots.points(axes, np.array([runs[index].state_bytes]), [area], runs[index].label, index)
-    for size, curve in {runs[i].cache_bytes: runs[i].suites["recall"][f"by_{name}"] for i in areas}.items():
+    caches = {runs[index].cache_bytes: runs[index].suites["recall"][f"by_{name}"] for index in areas}
+    for order, (size, curve) in enumerate(sorted(caches.items())):
         at = np.array([point["at"] for point in curve["points"] if point["trained"]], np.float64)
         if curve["axis"].endswith("(tokens)"):
             # The pair and all behind it; what lies further back is gone.
@@ -54,7 +56,7 @@ def _add_areas(axes: "Axes", runs: Sequence[ComparedRun], areas: dict[int, Estim
                 (at + _PAIR_TOKENS) * size,
                 reached,
                 color=plots.GREY,
-                linestyle="-.",
+                linestyle=_STYLES[order % len(_STYLES)],
                 label=f"KV cache of the last tokens, {size:,} bytes each",
             )
     plots.accuracy_axis(axes)
@@ -73,18 +75,18 @@ def _add_capacities(axes: "Axes", runs: Sequence[ComparedRun], measured: dict[in
         spans.setdefault((run.cache_bytes, bits["bits_of_value"]), []).extend(
             each["pairs"] for each in bits["by_pairs"]
         )
-    for (size, of_value), pairs in spans.items():
+    for order, ((size, of_value), pairs) in enumerate(sorted(spans.items())):
         ends = np.array([min(pairs), max(pairs)])
         axes.plot(
             ends * _PAIR_TOKENS * size,
             ends * of_value,
             color=plots.GREY,
-            linestyle="-.",
+            linestyle=_STYLES[order % len(_STYLES)],
             label=f"KV cache of K pairs, {_PAIR_TOKENS * size:,} bytes each",
         )
     linear = min(of_value for _, of_value in spans)
     axes.set_yscale("symlog", base=2, linthresh=linear)
-    axes.set_ylim(bottom=-0.05 * linear)  # a run that recalls nothing stands whole above the edge
+    axes.set_ylim(bottom=-0.12 * linear)  # a run that recalls nothing stands whole above the edge
     _bytes_axis(axes, "state after the row with the most recalled bits (bytes)")
     from matplotlib.ticker import StrMethodFormatter
 

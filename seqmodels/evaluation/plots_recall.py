@@ -182,7 +182,7 @@ def bits_axes(axes: "Axes", bits_of_value: float) -> None:
     axes.set_yscale("symlog", base=2, linthresh=bits_of_value)
     axes.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
     axes.set_ylabel(BITS)
-    axes.set_ylim(bottom=0)
+    axes.set_ylim(-0.12 * bits_of_value, 1.2 * axes.dataLim.ymax)  # markers stand whole within the edges
 
 
 def add_references(axes: "Axes", pairs: np.ndarray, bits_of_value: float, reference: Reference) -> None:
