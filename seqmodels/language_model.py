@@ -173,8 +173,8 @@ class LanguageModel(nnx.Module):
         return self.final_norm(x), after
 
     def embed(self, tokens: jax.Array, segment_ids: jax.Array | None, first: jax.Array) -> jax.Array:
-        """What enters the first layer, [B, T, D] in the compute dtype: the vectors of tokens [B, T] int32, and
-        absolute positions counted from `first` [B] int32.
+        """What enters the first layer, [B, T, D] in the compute dtype: the vectors of tokens [B, T] int32,
+        and absolute positions counted from `first` [B] int32.
         """
         with jax.named_scope("embedding"):
             x = self.embedding(tokens)

@@ -128,7 +128,7 @@ def measure(
 
 
 def _by_key(keys: list[Key], tables: list[Table]) -> dict[Key, Table]:
-    """The table of each key, which may have had several requests, with a column that says what they are of."""
+    """The table of each key, which may have had several requests; a column says what they are of."""
     found: dict[Key, list[Table]] = {}
     for key, table in zip(keys, tables, strict=True):
         found.setdefault(key, []).append({"part": np.full(len(table["row"]), key[0]), **table})

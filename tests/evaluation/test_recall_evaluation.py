@@ -170,7 +170,7 @@ def _points(result, count):
 
 
 def test_a_curriculum_is_measured_as_its_last_task():
-    """Its first stages are no longer what is asked for, and the map and the bits are those of the house task."""
+    """Its first stages are no longer asked for; the map and the bits are those of the house task."""
     stage = RecallAtDistance(pairs=1, fillers=0, **SIZES)
     result = measure(
         Copier(TASK.vocab_size, TASK.value_ids), Curriculum(tasks=(stage, TASK), rows=8), cell_rows=20
