@@ -26,6 +26,7 @@ def learning_rates(curves: Sequence[RateCurve], title: str) -> "Figure":
     top = _top(curves)
     for index, each in enumerate(curves):
         _curve(axes, each, index, len(curves), top)
+    axes.plot([], [], "o", markersize=9, markerfacecolor="none", color=GREY, label="best rate, by the median")
     if criterion.solved is not None:
         axes.axhline(
             criterion.solved, color=GREY, linestyle="--", linewidth=1, label=f"solved, {criterion.solved:g}"

@@ -1,6 +1,7 @@
 """The members of one config: their data, the shapes of their job and their compiled step are shared."""
 
 import contextlib
+import fcntl
 import gc
 import time
 from collections.abc import Callable, Iterator
@@ -14,6 +15,8 @@ from seqmodels import config
 from seqmodels.data.prefetch import Prefetch
 from seqmodels.data.text import text_of
 from seqmodels.errors import NonFiniteError
+from seqmodels.evaluation.model_scorer import ModelScorer
+from seqmodels.evaluation.suites import during_training
 from seqmodels.sweep import outcome
 from seqmodels.sweep.grid import Member, Recipe
 from seqmodels.sweep.outcome import Outcome
@@ -53,6 +56,7 @@ class Group:
 
     def __init__(self, recipe: Recipe, folder: Path, tell: Tell):
         self._recipe, self._folder, self._tell = recipe, folder, tell
+        folder.mkdir(parents=True, exist_ok=True)
         loaded = config.load([recipe.file], recipe.flags)
         self._loaded = config.rebind(loaded, recipe.choices(recipe.members[0]))
         self.settings = configured()
@@ -66,6 +70,20 @@ class Group:
         self._initial = initial_parameters(self.settings.initial_parameters, self.job)
         self._facts = run_information(self.job, self.data)
         self._compiled: Callable | None = None
+        self._evaluated = False
+
+    def compile(self, *, evaluation_first: bool) -> None:
+        """Compiles the step, and before it the evaluation where `evaluation_first`.
+
+        Of two workers on a config one compiles the step while the other compiles the evaluation, and each
+        then takes from the cache on disk what the other has made.
+        """
+        if evaluation_first:
+            with self._alone("evaluation"):
+                scorer = ModelScorer(self.job.graphdef, self.new_state(self.job).params)
+                during_training(scorer, self.data, **self._rows())
+        with self._alone("step"):
+            self._step()
 
     def train(self, member: Member) -> Outcome:
         """Trains one member from its beginning, evaluates it, and records what became of it."""
@@ -109,10 +127,18 @@ class Group:
         """The state of step 0, which the first update may take as its own."""
         return job.new_state(jax.tree.map(jnp.copy, self._initial))
 
-    def evaluator(self, recorder: Recorder) -> Evaluator:
+    def evaluator(self, recorder: Recorder) -> Callable[[int, TrainState], dict[str, float]]:
         """The evaluation that training has on its schedule."""
-        sizes = {"batch_size": self.settings.batch_size, "row_length": self.settings.row_length}
-        return Evaluator(self.job.graphdef, self.data, recorder, **sizes)
+        evaluator = Evaluator(self.job.graphdef, self.data, recorder, **self._rows())
+
+        def evaluate(step: int, state: TrainState) -> dict[str, float]:
+            if self._evaluated:
+                return evaluator(step, state)
+            with self._alone("evaluation"):
+                self._evaluated = True
+                return evaluator(step, state)
+
+        return evaluate
 
     def loop(self, begun: Restored, **parts: Any) -> None:
         """The training loop, from step 0 to the evaluation after the last update."""
@@ -134,6 +160,16 @@ class Group:
         ended = Outcome(failed, values, last["step"], seconds)
         outcome.write(run, ended)
         return ended
+
+    def _rows(self) -> dict[str, int]:
+        return {"batch_size": self.settings.batch_size, "row_length": self.settings.row_length}
+
+    @contextlib.contextmanager
+    def _alone(self, program: str) -> Iterator[None]:
+        """While a worker compiles a program inside, others that need the same one wait for it."""
+        with open(self._folder / f".{self._recipe.label}.{program}", "a", encoding="utf-8") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
 
     def _step(self) -> Callable:
         """The compiled step of one member."""

@@ -43,8 +43,8 @@ class Deck:
         self._on: dict[Any, str] = {}
         self._together = together
 
-    def deal(self, to: Any) -> tuple[Recipe, tuple[Member, ...]] | None:
-        """What a worker does next; None where nothing is left."""
+    def deal(self, to: Any) -> tuple[Recipe, tuple[Member, ...], int] | None:
+        """What a worker does next, and how many others are on its config; None where nothing is left."""
         label = self._on.pop(to, None)
         if label not in self._left:
             if not self._left:
@@ -55,13 +55,17 @@ class Deck:
         self._left[label] = rest
         if not rest:
             del self._left[label]
+        others = self._busy(label)
         self._on[to] = label
-        return self._recipes[label], tuple(taken)
+        return self._recipes[label], tuple(taken), others
 
     def _share(self, label: str) -> tuple[float, int]:
         """Members left for each worker on a config and one more; of equals, one that nobody has compiled."""
-        busy = list(self._on.values()).count(label)
+        busy = self._busy(label)
         return len(self._left[label]) / (1 + busy), -busy
+
+    def _busy(self, label: str) -> int:
+        return list(self._on.values()).count(label)
 
 
 def train(

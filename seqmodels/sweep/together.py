@@ -7,7 +7,7 @@ arrays, whose first axis counts the members.
 import contextlib
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -22,7 +22,6 @@ from seqmodels.sweep.outcome import Outcome
 from seqmodels.training.batches import check_ids
 from seqmodels.training.checkpoints import Checkpoints, Restored
 from seqmodels.training.compilation import compile_step
-from seqmodels.training.evaluator import Evaluator
 from seqmodels.training.job import Job
 from seqmodels.training.mesh import ROWS, replicated
 from seqmodels.training.recorder import Recorder
@@ -173,7 +172,7 @@ class _Recording:
 class _Evaluating:
     """Evaluates the members that have not failed, one after the other."""
 
-    def __init__(self, evaluators: Sequence[Evaluator], recording: _Recording, share: _Shares):
+    def __init__(self, evaluators: Sequence[Callable], recording: _Recording, share: _Shares):
         self._evaluators, self._recording, self._share = evaluators, recording, share
 
     def __call__(self, step: int, state: TrainState) -> dict[str, float]:

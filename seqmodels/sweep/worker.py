@@ -21,10 +21,11 @@ MENDABLE = (InputError, CheckpointWriteError)
 
 
 class Task(NamedTuple):
-    """Members of one config, to be trained in turn or as one program."""
+    """Members of one config, to be trained in turn or as one program; others: workers on the same config."""
 
     recipe: Recipe
     members: tuple[Member, ...]
+    others: int
     together: bool
 
 
@@ -90,6 +91,8 @@ def _serve(pipe: Connection, folder: Path) -> None:
             jax.clear_caches()  # a program takes tens of memory maps, of which a process has some thousands
             group = Group(task.recipe, folder, lambda member, step: _send(pipe, At(member, step)))
             label = task.recipe.label
+            if not task.together:
+                group.compile(evaluation_first=task.others % 2 == 1)
         if task.together:
             outcomes = train_together(group, task.members)
             for member, outcome in zip(task.members, outcomes, strict=True):

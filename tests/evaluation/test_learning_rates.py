@@ -71,6 +71,7 @@ def test_every_config_is_drawn_and_failures_have_a_place():
     assert [text.get_text() for text in axes.get_legend().get_texts()] == [
         "one, one seed (1 failed)",
         "two, one seed",
+        "best rate, by the median",
     ]
     ticks = [text.get_text() for text in axes.get_xticklabels()]
     assert ticks == ["0.001", "0.01"]

@@ -51,3 +51,9 @@ def test_all_members_are_dealt_once(workers):
     deck = Deck([members("a", 3), members("b", 1), members("c", 4)], together=False)
     order = [str(number % workers) for number in range(8)]
     assert sorted(dealt(deck, order)) == ["a"] * 3 + ["b"] + ["c"] * 4
+
+
+def test_who_joins_a_config_is_told_of_those_on_it():
+    """Of two workers that begin at once, one compiles the step and the other the evaluation."""
+    deck = Deck([members("a", 4)], together=False)
+    assert [deck.deal(worker)[2] for worker in "123"] == [0, 1, 2]

@@ -58,6 +58,7 @@ def trained(tmp_path_factory):
     made = recipe("mine", str(folder / "mine.gin"), [], RATES, SEEDS)
     told = []
     group = Group(made, folder / "turn", lambda member, step: told.append((member, step)))
+    group.compile(evaluation_first=True)
     in_turn = {member: group.train(member) for member in made.members}
     other = Group(made, folder / "together", lambda member, step: None)
     together = dict(zip(made.members, train_together(other, made.members), strict=True))
