@@ -82,7 +82,7 @@ class Curve:
 
     @property
     def horizon50(self) -> Estimate:
-        """Where accuracy falls through 1/2: infinite where it never does, 0 where it begins below."""
+        """Where accuracy falls through 1/2: infinite where it ends above, 0 where it never comes there."""
         samples = np.array([horizon50(self.at, row) for row in self._samples])
         return around(horizon50(self.at, self._shares), samples)
 

@@ -41,7 +41,7 @@ def _curve(name: str, curve: Curve) -> list[Row]:
         curve.sweep.points, curve.accuracy, curve.queries, curve.trained, strict=True
     ):
         counts = f"chance 1/{curve.values}, 1/{point.pairs}; n {queries}"
-        beyond = "" if trained else "; not in training"
+        beyond = "" if trained else "; untrained"
         table.append((f"  {_knob(curve, point)}", *accuracy.shown(3), counts + beyond))
     return table
 
@@ -109,7 +109,7 @@ def _kinds(kinds: AnswerKinds) -> list[Row]:
         table.append(("stale answers", *kinds.stale.shown(3), about))
     for load, pairs in enumerate(kinds.pairs):
         _, _, another, absent, none = kinds.shares[load]
-        others = f"not in the row {absent.value:.3f}, no value {none.value:.3f}"
+        others = f"not in row {absent.value:.3f}, no value {none.value:.3f}"
         name = f"binding errors, K {pairs}"
         table.append((name, *another.shown(3), f"{others}; n {kinds.counts[load].sum()}"))
     return table

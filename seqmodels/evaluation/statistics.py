@@ -184,14 +184,14 @@ def mean_along(at: np.ndarray, accuracies: np.ndarray) -> np.ndarray:
 def horizon50(distances: np.ndarray, accuracies: np.ndarray) -> float:
     """The distance at which a curve first falls through 1/2, interpolated in log2 distance.
 
-    Infinity where it never does within the distances measured, 0 where it starts below.
+    Infinity where it reaches 1/2 and never falls within the distances measured, 0 where it never reaches 1/2.
+    A curve may begin below: a model that writes a pair one token late misses the nearest distance alone.
     """
-    below = np.flatnonzero(np.asarray(accuracies) < 0.5)
-    if len(below) == 0:
-        return float("inf")
-    first = int(below[0])
-    if first == 0:
-        return 0.0
-    x0, x1 = np.log2(distances[first - 1]), np.log2(distances[first])
-    y0, y1 = accuracies[first - 1], accuracies[first]
+    holds = np.asarray(accuracies) >= 0.5
+    falls = np.flatnonzero(holds[:-1] & ~holds[1:])
+    if len(falls) == 0:
+        return float("inf") if holds[-1] else 0.0
+    first = int(falls[0])
+    x0, x1 = np.log2(distances[first]), np.log2(distances[first + 1])
+    y0, y1 = accuracies[first], accuracies[first + 1]
     return float(2 ** (x0 + (y0 - 0.5) / (y0 - y1) * (x1 - x0)))

@@ -112,8 +112,10 @@ def test_area_is_over_log2_distance():
 
 
 def test_horizon():
-    """Interpolated in log2 distance; infinite where the curve stays above, 0 where it begins below."""
+    """Interpolated in log2 distance; infinite where the curve ends above, 0 where it never comes there."""
     distances = np.array([1, 4, 16])
     assert statistics.horizon50(distances, np.array([1.0, 0.75, 0.25])) == pytest.approx(8.0)
     assert statistics.horizon50(distances, np.array([1.0, 0.9, 0.5])) == float("inf")
-    assert statistics.horizon50(distances, np.array([0.4, 0.9, 0.5])) == 0.0
+    assert statistics.horizon50(distances, np.array([0.4, 0.4, 0.3])) == 0.0
+    assert statistics.horizon50(distances, np.array([0.0, 0.9, 0.5])) == float("inf")
+    assert statistics.horizon50(distances, np.array([0.0, 0.75, 0.25])) == pytest.approx(8.0)
