@@ -11,14 +11,17 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     """The options; `--gin.` flags are taken out before."""
     parser = argparse.ArgumentParser(
         prog="eval.py",
-        description="Evaluate a checkpoint: perplexity and recall, into RUN_DIR/eval/STEP and TensorBoard.",
+        description="Evaluate a checkpoint: perplexity, recall, memory. Into RUN_DIR/eval and TensorBoard.",
         epilog="--gin.NAME=VALUE sets what the evaluation uses, for example --gin.evaluate.row_length=512.",
         allow_abbrev=False,
     )
     parser.add_argument("run_dir", metavar="RUN_DIR", help="what train.py wrote")
     parser.add_argument("--step", default="latest", help="a step, latest (default) or best")
     parser.add_argument(
-        "--suite", metavar="NAME,...", help="which suites; by default those that fit the data"
+        "--suite",
+        metavar="NAME,...",
+        help="of perplexity, recall, text, memory, interventions, strided, stateful; by default those of the "
+        "first five that fit the data",
     )
     return parser.parse_args(arguments)
 

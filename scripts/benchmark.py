@@ -13,6 +13,7 @@ PARTS = {
     "ops": "the forms of every op against each other, forward and backward",
     "configs": "the steps of all configs under configs/mixers",
     "decode": "one token at a time from the state, behind short and long contexts",
+    "sweep": "a sweep of tiny members, its members in turn, and as many runs of their own",
     "step": "the step of training against the machine's products, and the loop around it against the step",
 }
 

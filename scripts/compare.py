@@ -17,7 +17,13 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         description="Compare trained runs: figures, whether the comparison is fair, and curves.",
         allow_abbrev=False,
     )
-    parser.add_argument("run_dirs", nargs="+", metavar="RUN_DIR", help="what train.py wrote")
+    parser.add_argument(
+        "run_dirs",
+        nargs="+",
+        type=Path,
+        metavar="RUN_DIR",
+        help="what train.py wrote, or sweep.py: each config's run at its best learning rate, first seed",
+    )
     parser.add_argument("--out", required=True, type=Path, metavar="DIR", help="where the page goes")
     return parser.parse_args(arguments)
 
@@ -25,25 +31,28 @@ def parse(arguments: list[str]) -> argparse.Namespace:
 def main() -> None:
     with exit_status():
         options = parse(sys.argv[1:])
+        from seqmodels.evaluation.comparison_sweep import chosen
         from seqmodels.training.run_directory import RunDirectory
 
-        runs = [RunDirectory(path) for path in options.run_dirs]
+        runs = [RunDirectory(each) for path in options.run_dirs for each in chosen(path)]
         if len({run.path.resolve() for run in runs}) < len(runs):
             raise InputError("a run directory is given twice.")
         taken = next((path for path in (options.out, *options.out.parents) if path.exists()), options.out)
         if not taken.is_dir():
             raise InputError(f"--out {options.out}: {taken} is a file; name a directory.")
         from seqmodels import registry  # noqa: F401  (JAX and all that a config can name: seconds)
-        from seqmodels.evaluation import comparison, comparison_page
+        from seqmodels.evaluation import comparison, comparison_page, comparison_tables
+        from seqmodels.evaluation.comparison_ledger import ledger
+        from seqmodels.evaluation.comparison_paired import differences
 
         names = comparison.labels(runs)
         compared = [comparison.read(run, name) for run, name in zip(runs, names, strict=True)]
         for run in compared:
             if not run.suites:
                 print(f"{run.label}: figures of the evaluation in training; eval.py has more to compare.")
-        entries = comparison.ledger(compared)
-        comparison_page.show(compared, entries)
-        for path in comparison_page.write(options.out, compared, entries):
+        entries, paired = ledger(compared), differences(compared)
+        comparison_tables.show(compared, entries, paired)
+        for path in comparison_page.write(options.out, compared, entries, paired):
             print(f"written: {path}")
 
 

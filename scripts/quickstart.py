@@ -27,7 +27,7 @@ def main() -> None:
         print(f"quickstart is done: {RUN} is trained and evaluated ({evaluation / 'summary.json'}).")
         return
     command("train.py", CONFIG, "--run-dir", str(RUN))
-    command("eval.py", str(RUN))
+    command("eval.py", str(RUN), "--suite", "perplexity,recall")
     command("scripts/generate.py", str(RUN), *SAMPLE)
     closing_table(newest_evaluation(), time.monotonic() - began)
 

@@ -88,6 +88,18 @@ def load(files: Sequence[str | Path], flags: Sequence[str] = (), *, overridable:
     return Config(bindings, gin.config_str(max_line_length=110))
 
 
+def rebind(loaded: Config, flags: Sequence[str]) -> Config:
+    """The config that was loaded last, with the values of `flags` in place of its own.
+
+    What has been used of it so far stays on record, and counts as used by both.
+    """
+    bindings = read([], flags)
+    with gin.unlock_config():
+        for key, binding in bindings.items():
+            gin.bind_parameter(key, binding.value)
+    return Config({**loaded.bindings, **bindings}, gin.config_str(max_line_length=110))
+
+
 def operative_text() -> str:
     """What the run has used so far, defaults included, as a gin text that `load` reads again."""
     return gin.operative_config_str(max_line_length=110)

@@ -164,7 +164,7 @@ class LanguageModel(nnx.Module):
         empty = jnp.zeros(tokens.shape[0], jnp.int32)
         before = ModelState((), empty, empty) if state is None else state._replace(layers=())
         before = resume(before, segment_ids)
-        x = self._embed(tokens, segment_ids, before.position)
+        x = self.embed(tokens, segment_ids, before.position)
         x = dropout(x, self.dropout, None if key is None else jax.random.fold_in(key, self.layers.depth))
         states = None if state is None else state.layers
         x, states = self.layers(x, segment_ids=segment_ids, states=states, key=key)
@@ -172,8 +172,10 @@ class LanguageModel(nnx.Module):
         after = ModelState(states, current_id(segment_ids, before.last_id), position)
         return self.final_norm(x), after
 
-    def _embed(self, tokens, segment_ids, first):
-        """[B, T, D] in the compute dtype: token vectors, and absolute positions counted from `first` [B]."""
+    def embed(self, tokens: jax.Array, segment_ids: jax.Array | None, first: jax.Array) -> jax.Array:
+        """What enters the first layer, [B, T, D] in the compute dtype: the vectors of tokens [B, T] int32,
+        and absolute positions counted from `first` [B] int32.
+        """
         with jax.named_scope("embedding"):
             x = self.embedding(tokens)
             if self.positions != "none":

@@ -34,6 +34,36 @@ def change(run, **values):
     path.write_text(json.dumps(json.loads(path.read_text()) | values))
 
 
+def change_recall(run, **values):
+    """Edits what summary.json says of recall."""
+    (path,) = run.glob("eval/*/summary.json")
+    known = json.loads(path.read_text())
+    known["suites"]["recall"] |= values
+    path.write_text(json.dumps(known))
+
+
+def sweep(folder, grid, directories):
+    """Writes sweep.json: bits per byte by config and rate; of each config's members one has a directory."""
+    rates = {"one": 0.003, "two": 0.01}
+    names = {(config, rates[name]): name for name, config in directories.items()}
+    members = {
+        names.get((config, rate), f"{config}_{rate}"): {
+            "config": config,
+            "learning_rate": rate,
+            "seed": 0,
+            "values": {"eval/bits_per_byte": value},
+        }
+        for config, values in grid.items()
+        for rate, value in values.items()
+    }
+    known = {
+        "criterion": {"tag": "eval/bits_per_byte"},
+        "configs": {config: {"chance": None} for config in grid},
+        "members": members,
+    }
+    (folder / "sweep.json").write_text(json.dumps(known))
+
+
 def test_equal_runs(runs, capsys):
     """The page stands alone: no figure, picture or style lies in another file."""
     assert compare(runs, "one", "two") == 0
@@ -86,8 +116,61 @@ def test_text_beside_recall(runs):
         assert call(eval_command, recall) == 0
     shutil.copytree(recall, runs / "recall")
     assert compare(runs, "one", "recall") == 0
-    names = {path.name for path in (runs / "page").glob("*.png")}
-    assert names == {"training.png", "recall.png", "repeat.png", "positions.png"}
+    names = {path.stem for path in (runs / "page").glob("*.png")}
+    assert names == {"training", "recall", "recalled_bits", "pareto", "repeat", "positions"}
+
+
+def test_recall_of_the_same_rows_is_paired(runs, capsys):
+    """A run against itself differs by nothing, in figures read from the tables of all queries."""
+    recall = commands.recall_run()
+    if not (recall / "eval").is_dir():
+        assert call(eval_command, recall) == 0
+    for name in ("first", "second", "third"):
+        shutil.copytree(recall, runs / name)
+    change_recall(runs / "third", rows_hash="other")
+    assert compare(runs, "first", "second", "third") == 0
+    assert "Paired, on the same rows" in capsys.readouterr().out
+    markdown = (runs / "page" / "comparison.md").read_text()
+    (line,) = (line for line in markdown.splitlines() if line.startswith("| recall area, delay | +"))
+    assert re.search(r"\| \+0\.000 \(-0\.\d{3} to \+0\.\d{3}\) \| not paired: other rows \|$", line)
+    assert "differ in what should be equal: recall rows." in markdown
+
+
+def test_four_runs_fit_the_terminal(runs, capsys):
+    """Rows that break across lines cannot be read; long names are folded, and a fifth run stands below."""
+    long = "a_name_that_is_longer_than_its_column_lr0.003_seed0"
+    for name in ("three", "four", long):
+        shutil.copytree(runs / "one", runs / name)
+    assert compare(runs, "one", "two", long, "four", "three") == 0
+    lines = capsys.readouterr().out.splitlines()
+    table = lines[: next(index for index, line in enumerate(lines) if line.startswith("The runs"))]
+    assert max(map(len, table)) <= 100
+    starts = [line for line in table if line.startswith("run ")]
+    assert [len(line.split()) for line in starts] == [5, 2]
+
+
+def test_members_of_a_sweep(runs, capsys):
+    """Each at the best rate of one grid is fair, though the rates differ; at another it is not."""
+    for name, rate in (("one", "0.003"), ("two", "0.01")):
+        config = runs / name / "config.gin"
+        config.write_text(config.read_text().replace("learning_rate = 0.001", f"learning_rate = {rate}"))
+    sweep(runs, {"a": {0.003: 2.0, 0.01: 2.5}, "b": {0.003: 3.0, 0.01: 2.2}}, {"one": "a", "two": "b"})
+    assert compare(runs, "one", "two") == 0
+    assert "equal in all that should be equal" in capsys.readouterr().out
+    page = (runs / "page" / "comparison.md").read_text()
+    assert "| learning rate | 0.003, the best of its grid | 0.01, the best of its grid |  |" in page
+    assert "| learning-rate grid | 0.003, 0.01 | 0.003, 0.01 |  |" in page
+    assert "| seeds of the grid | 0 | 0 |  |" in page
+    assert (runs / "page" / "learning_rates.png").is_file()
+    assert call(compare_command, runs, "--out", runs / "page_of_sweep") == 0
+    assert (runs / "page_of_sweep" / "comparison.md").read_text() == page
+    worse = {"a": {0.003: 2.0, 0.01: 2.5}, "b": {0.003: 2.0, 0.01: 2.2}}
+    sweep(runs, worse, {"one": "a", "two": "b"})
+    assert compare(runs, "one", "two") == 0
+    assert "differ in what should be equal: learning rate." in capsys.readouterr().out
+    (runs / "sweep.json").write_text("{}")
+    assert compare(runs, "one", "two") == 2
+    assert "sweep.json is damaged" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -71,6 +71,35 @@ def test_text_run(text_run, monkeypatch, capsys):
     assert any("order-2 byte model" in line for line in printed)
 
 
+def test_loss_of_every_token_on_request(text_run):
+    """What a token was conditioned on cannot be seen in a mean; by default nobody wants the file."""
+    import pyarrow.parquet
+
+    path = text_run / "eval" / "2" / "tokens.parquet"
+    assert call(eval_command, text_run, "--suite=perplexity") == 0
+    assert not path.exists()
+    assert call(eval_command, text_run, "--suite=perplexity", "--gin.evaluate.per_token=True") == 0
+    table = pyarrow.parquet.read_table(path)
+    found = summary(text_run)["suites"]["perplexity"]
+    assert table.num_rows == found["tokens_scored"] + found["end_of_text_targets"]
+    assert table["position"][0].as_py() == 0 and table["conditioning_id"][0].as_py() == 256
+
+
+def test_pairs_of_a_training_text_that_streams_are_not_counted(text_run, monkeypatch, capsys):
+    """Without counts every repeated pair would pass for one that only the context knows."""
+    import seqmodels.evaluation.evaluate as module
+
+    def streaming(run, data, say):
+        prepare(run, data, say)
+        data.train = None
+
+    prepare = module.prepare_data
+    monkeypatch.setattr(module, "prepare_data", streaming)
+    assert call(eval_command, text_run, "--suite=text") == 0
+    assert "ngram_hits was left out: the training text streams" in capsys.readouterr().out
+    assert set(summary(text_run)["suites"]) == {"repeat"}
+
+
 def test_second_call_replaces_and_another_suite_adds(text_run):
     """Two event files of one evaluation draw each point twice; a new suite must not erase the others."""
     assert call(eval_command, text_run) == 0
@@ -97,7 +126,7 @@ def test_settings_of_the_evaluation_can_be_given(text_run):
     assert summary(text_run)["suites"]["perplexity"]["protocol"] == "disjoint(32)"
 
 
-def test_recall_run(recall_run):
+def test_recall_run(recall_run, capsys):
     """Every figure beside its chance, count and interval; every query in the table."""
     import pyarrow.parquet
 
@@ -111,9 +140,20 @@ def test_recall_run(recall_run):
     assert {"distance", "interference", "fillers", "pairs", "query_index", "row", "nll_bits"} <= set(
         table.column_names
     )
+    parts = table.column("part").to_pylist()
     points = len(found["by_delay"]["points"]) + len(found["by_interference"]["points"])
-    assert table.num_rows == points * 512 * 20
-    assert is_picture(recall_run / "eval" / "2" / "recall.png")
+    assert sum(part in ("delay", "interference") for part in parts) == points * 512 * 20
+    asked = [cell["queries"] for cell in found["map"]["cells"]]
+    assert parts.count("map") == 20 * sum(asked)
+    assert parts.count("all pairs") == 20 * sum(
+        point["queries"] for point in found["recalled_bits"]["by_pairs"]
+    )
+    for name in ("recall", "recall_map", "recalled_bits", "recall_answers"):
+        assert is_picture(recall_run / "eval" / "2" / f"{name}.png")
+        assert events(recall_run)[f"eval/{name}"]
+    printed = capsys.readouterr().out.splitlines()
+    assert max(len(line) for line in printed if "written" not in line and "evaluating" not in line) <= 100
+    assert any(line.startswith("recall capacity") for line in printed)
 
 
 @pytest.mark.parametrize(

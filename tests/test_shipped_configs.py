@@ -1,5 +1,6 @@
 """Every shipped config runs, and those that are compared share what a comparison needs to be equal."""
 
+import functools
 import sysconfig
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 from seqmodels import config, registry  # noqa: F401  (what the configs name)
 from seqmodels.language_model import abstract, build
 from seqmodels.training.norms import kinds_of_layers
-from seqmodels.training.step import initial_state, make_step
+from seqmodels.training.step import initial_state, make_dials, make_step
 from tests.small_run import ROOT, train_process
 
 # Budgets are included by the configs beside them; data configs go behind a model's (tests/data).
@@ -71,11 +72,13 @@ def test_every_mixer_learns(path: Path):
     tiny["LanguageModel.depth"] = len(gin.query_parameter("LanguageModel.mixers"))
     train = load(path, *(f"{name} = {value}" for name, value in tiny.items()))
     graphdef, params, decays = build(train["model"], 256, 0)
-    update = train["optimizer"].build(decays, 20)
-    step = jax.jit(make_step(graphdef, kinds_of_layers(graphdef, params), update, seed=0))
-    state, batch, losses = initial_state(params, update), rows_of_text(8, 64), []
+    optimizer = train["optimizer"]
+    update_at = functools.partial(optimizer.build, decays, 20)
+    step = jax.jit(make_step(graphdef, kinds_of_layers(graphdef, params), update_at))
+    dials = make_dials(0, optimizer.learning_rate)
+    state, batch, losses = initial_state(params, update_at()), rows_of_text(8, 64), []
     for _ in range(20):
-        state, metrics = step(state, batch)
+        state, metrics = step(state, batch, dials)
         losses.append(float(metrics.loss))
     assert sum(losses[-5:]) < sum(losses[:5])
 

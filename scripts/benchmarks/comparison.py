@@ -51,12 +51,16 @@ class Limit:
 
 @dataclass(frozen=True)
 class Comparison:
-    """One table: contenders that take turns, and what is asked of them."""
+    """One table: contenders that take turns, and what is asked of them.
+
+    rounds: where it is given, as many and none to warm up: for minutes of processes that start from nothing.
+    """
 
     title: str
     contenders: tuple[Contender, ...]
     targets: tuple[Target, ...] = ()
     limits: tuple[Limit, ...] = ()
+    rounds: int | None = None
 
 
 def machine() -> str:
@@ -70,14 +74,14 @@ def machine() -> str:
     )
 
 
-def seconds(contenders, rounds: int) -> dict[str, float]:
-    """Median seconds of each contender over rounds in which all take a turn; a first round is not counted."""
+def seconds(contenders, rounds: int, *, uncounted: int = 1) -> dict[str, float]:
+    """Median seconds of each contender over rounds in which all take a turn; the first is not counted."""
     times = {contender.name: [] for contender in contenders}
-    for number in range(rounds + 1):
+    for number in range(rounds + uncounted):
         for contender in contenders:
             begin = time.perf_counter()
             contender.run()
-            if number:
+            if number >= uncounted:
                 times[contender.name].append(time.perf_counter() - begin)
     return {name: statistics.median(measured) for name, measured in times.items()}
 
@@ -85,7 +89,8 @@ def seconds(contenders, rounds: int) -> dict[str, float]:
 def report(comparison: Comparison, rounds: int) -> tuple[list[str], list[bool]]:
     """The lines of one table, and for each of its targets whether it is reached."""
     contenders = comparison.contenders
-    times = seconds(contenders, rounds)
+    rounds, uncounted = (rounds, 1) if comparison.rounds is None else (comparison.rounds, 0)
+    times = seconds(contenders, rounds, uncounted=uncounted)
     rates = {each.name: each.work[0] / times[each.name] for each in contenders if each.work is not None}
     amounts = {"time": times, "memory": {each.name: each.memory for each in contenders}, "rate": rates}
     units = {each.name: each.work[1] for each in contenders if each.work is not None}

@@ -19,7 +19,7 @@ def shipped(paths):
     def contender(path):
         job, _ = job_of(path)
         batch = job.place(next(job.stream))
-        run = steps(job.compile(deterministic=False).function, job.new_state(None), batch)
+        run = steps(job.compile(deterministic=False).function, job.new_state(), batch, job.dials)
         return Contender(path.stem, run, work=(job.rows * job.row_length, "tokens"))
 
     return Comparison("steps of configs/mixers", tuple(contender(path) for path in paths))

@@ -31,7 +31,8 @@ from seqmodels.training.plan import Plan
 from seqmodels.training.profiler import Profiler
 from seqmodels.training.recorder import Recorder
 from seqmodels.training.run_directory import RunDirectory
-from seqmodels.training.step import initial_state, make_step
+from seqmodels.training.step import initial_state, make_dials, make_step
+from seqmodels.training.terminal import Terminal
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs" / "mixers"
 VOCABULARY = 256
@@ -89,14 +90,15 @@ def around_the_step(path) -> Iterator[Comparison]:
     """
     job, settings = job_of(path)
     compiled, updates = job.compile(deterministic=False).function, settings["log_every"]
-    alone = steps(compiled, job.new_state(None), job.place(next(job.stream)), updates)
+    alone = steps(compiled, job.new_state(), job.place(next(job.stream)), job.dials, updates)
     work = updates * job.rows * job.row_length, "tokens"
     units, _ = startup.units(job, settings["data"])
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         (folder / "config.gin").touch()
         with contextlib.redirect_stdout(io.StringIO()):  # the log keeps its terminal, which stays unseen
-            log = stack.enter_context(contextlib.closing(Log(RunDirectory(folder), 0, settings["steps"])))
+            terminal = Terminal(0, settings["steps"])
+            log = stack.enter_context(contextlib.closing(Log(RunDirectory(folder), 0, terminal)))
         batches = stack.enter_context(Prefetch(job.stream))
         looped = _loop(job, compiled, batches, log, units, updates)
         yield Comparison(
@@ -118,12 +120,12 @@ class _NothingSaved:
 
 def _loop(job, compiled, batches, log, units, updates):
     """Runs the training loop for some updates, from where it was left before."""
-    step, state = 0, job.new_state(None)
+    step, state = 0, job.new_state()
     interruption, profiler = Interruption(), Profiler(None, Path())
 
     def update(before, batch):
         nonlocal state
-        state, metrics = compiled(before, job.place(batch))
+        state, metrics = compiled(before, job.place(batch), job.dials)
         return state, metrics
 
     def run():
@@ -145,13 +147,13 @@ def _loop(job, compiled, batches, log, units, updates):
     return run
 
 
-def steps(compiled, state, batch, updates=1):
+def steps(compiled, state, batch, dials, updates=1):
     """Runs updates on one batch and waits for the last."""
 
     def run():
         nonlocal state
         for _ in range(updates):
-            state, _ = compiled(state, batch)
+            state, _ = compiled(state, batch, dials)
         jax.block_until_ready(state)
 
     return run
@@ -161,7 +163,7 @@ def _random_step(width, depth, rows, length):
     """One update of a Transformer on random tokens, and the forward FLOPs of it by formula."""
     model = functools.partial(LanguageModel, width=width, depth=depth)
     graphdef, params, decays = build(model, VOCABULARY)
-    update = AdamW().build(decays, steps=1000)
+    update_at = functools.partial(AdamW().build, decays, 1000)
     tokens = np.random.default_rng(0).integers(VOCABULARY, size=(2, 1, rows, length), dtype=np.int32)
     batch = {
         "tokens": tokens[0],
@@ -169,11 +171,12 @@ def _random_step(width, depth, rows, length):
         "segment_ids": np.ones_like(tokens[0]),
         "loss_weights": np.ones(tokens[0].shape, np.float32),
     }
-    batch, state = jax.device_put((batch, initial_state(params, update)))
-    step = make_step(graphdef, kinds_of_layers(graphdef, params), update, seed=0)
-    compiled = compile_step(step, state, batch, deterministic=False).function
+    begun = batch, initial_state(params, update_at()), make_dials(0, 1e-3)
+    batch, state, dials = jax.device_put(begun)
+    step = make_step(graphdef, kinds_of_layers(graphdef, params), update_at)
+    compiled = compile_step(step, state, batch, dials, deterministic=False).function
     forward = rows * length * model_costs(nnx.merge(graphdef, params), length).flops_per_token
-    return steps(compiled, state, batch), forward
+    return steps(compiled, state, batch, dials), forward
 
 
 def job_of(path):

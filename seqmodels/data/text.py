@@ -5,6 +5,7 @@ import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import gin
 
@@ -105,6 +106,11 @@ class Text:
         finally:
             shutil.rmtree(work, ignore_errors=True)
         say(f"tokens: written to {folder} in {time.perf_counter() - began:.1f} s")
+
+
+def text_of(data: Any) -> Text | None:
+    """The text that a data source is, or holds among its parts; None where it has none."""
+    return data if data.kind == "text" else getattr(data, "text", None)
 
 
 def _report(split: str, store: TokenStore, say: Callable[[str], None]) -> None:

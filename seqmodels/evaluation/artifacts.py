@@ -7,9 +7,15 @@ import math
 from pathlib import Path
 from typing import Any
 
-from seqmodels.evaluation import plots
+from seqmodels.evaluation import plots, plots_interventions, plots_memory, plots_recall, plots_text
+from seqmodels.evaluation.answers import ANSWER_KINDS
+from seqmodels.evaluation.interventions import Interventions
+from seqmodels.evaluation.memory import Memory
+from seqmodels.evaluation.needle import Needle
+from seqmodels.evaluation.ngram_hits import NgramHits
+from seqmodels.evaluation.perplexity import Perplexity
 from seqmodels.evaluation.positions import PositionCurve
-from seqmodels.evaluation.recall import ANSWER_KINDS, Recall
+from seqmodels.evaluation.recall import Recall
 from seqmodels.evaluation.repeat import Repeat
 from seqmodels.training.run_directory import write_whole
 
@@ -25,15 +31,36 @@ def pictures(results: dict[str, Any], title: str) -> dict[str, bytes]:
                 drawn[name] = plots.png(plots.positions(result, title))
             case Repeat():
                 drawn[name] = plots.png(plots.repeat(result, title))
+            case NgramHits():
+                drawn[name] = plots.png(plots_text.ngram_hits(result, title))
+            case Needle():
+                drawn[name] = plots.png(plots_text.needle(result, title))
             case Recall():
-                drawn[name] = plots.png(plots.recall(result, title))
+                figures = plots_recall.all_of(result, title)
+                drawn |= {of: plots.png(figure) for of, figure in figures.items()}
+            case Memory():
+                drawn[name] = plots.png(plots_memory.memory(result, title))
+            case Interventions():
+                drawn[name] = plots.png(plots_interventions.interventions(result, title))
     return drawn
 
 
 def write_tables(folder: Path, results: dict[str, Any]) -> None:
-    """positions.csv and recall.parquet, of the suites that were run."""
-    for result in results.values():
+    """positions.csv, recall.parquet, needle.parquet, tokens.parquet and memory.json, of the suites that were
+    run.
+
+    tokens.parquet has the disjoint windows, where their tokens were kept; other protocols add their name.
+    """
+    for name, result in results.items():
         match result:
+            case Perplexity(table=dict(table)):
+                of = "" if name == "perplexity" else f"_{name}"
+                _write_table(folder / f"tokens{of}.parquet", table)
+            case Memory():
+                text = json.dumps(_finite(result.document()), indent=1, allow_nan=False)
+                write_whole(folder / "memory.json", text)
+            case Needle():
+                _write_table(folder / "needle.parquet", result.table)
             case PositionCurve():
                 write_whole(folder / "positions.csv", _positions(result))
             case Recall():
@@ -61,10 +88,16 @@ def _positions(curve: PositionCurve) -> str:
 
 def _write_queries(path: Path, result: Recall) -> None:
     import pyarrow
-    import pyarrow.parquet
 
     kinds = pyarrow.DictionaryArray.from_arrays(result.table["kind"].astype("int8"), list(ANSWER_KINDS))
-    table = pyarrow.table({**result.table, "kind": kinds})
+    _write_table(path, {**result.table, "kind": kinds})
+
+
+def _write_table(path: Path, columns: dict[str, Any]) -> None:
+    import pyarrow
+    import pyarrow.parquet
+
+    table = pyarrow.table(columns)
     partial = path.with_name(f".{path.name}.partial")
     pyarrow.parquet.write_table(table, partial)
     partial.replace(path)

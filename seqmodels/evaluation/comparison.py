@@ -1,30 +1,40 @@
-"""Runs side by side: what each run directory says of its model, and whether the comparison is fair."""
+"""Runs side by side: what each run directory says of its model and of its figures."""
 
 import json
 import re
 import statistics
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import gin
+import jax.numpy as jnp
 
 from seqmodels import accounting, config
+from seqmodels.evaluation import comparison_sweep
 from seqmodels.evaluation.artifacts import SUMMARY
+from seqmodels.evaluation.comparison_sweep import Membership
 from seqmodels.evaluation.statistics import Estimate
 from seqmodels.evaluation.trained_run import abstract_model
 from seqmodels.training.run_directory import RunDirectory
 
-PARAMETER_TOLERANCE = 0.02
-_EQUAL_SETTINGS = ("steps", "batch_size", "row_length", "seed", "accumulation")
+_SHOWN_SETTINGS = ("steps", "batch_size", "row_length", "seed", "accumulation")
+_SCORED = {
+    "text": "every token",
+    "recall": "answers alone",
+    "mixture": "every token of text, answers alone of tasks",
+}
 
 
 class ComparedRun(NamedTuple):
     """What is compared of a run.
 
-    label: its name, or its path where two have the same name. step: of the newest evaluation by eval.py, or
-    the last logged one. tokens: trained on until then. costs, state_bytes: at the training length. lines: of
-    metrics.jsonl. suites: of summary.json; empty where eval.py did not run. settings: what should be equal
-    between runs, by name.
+    label: its name, with as many of its folders as tell it from the others. step: of the newest evaluation by
+    eval.py, or the last logged one. tokens: trained on until then. costs, state_bytes: at the training
+    length. cache_bytes: of a KV cache as wide and deep as the model, for each token. lines: of metrics.jsonl.
+    suites: of summary.json; empty where eval.py did not run. folder: where its tables lie, None likewise.
+    learning_rate: the peak of the schedule. settings: what else should be equal between runs, by name. sweep:
+    that the run is a member of, if any.
     """
 
     label: str
@@ -34,22 +44,19 @@ class ComparedRun(NamedTuple):
     parameters: int
     flops_per_token: float
     state_bytes: int
+    bytes_per_element: int
+    cache_bytes: int
     tokens_per_second: float | None
     lines: list[dict[str, Any]]
     suites: dict[str, Any]
+    folder: Path | None
+    learning_rate: float
     settings: dict[str, str]
-
-
-class Entry(NamedTuple):
-    """A line of the ledger: one value a run, and whether they are as equal as they should be."""
-
-    item: str
-    values: list[str]
-    fair: bool
+    sweep: Membership | None
 
 
 def read(run: RunDirectory, label: str) -> ComparedRun:
-    """Reads a run directory; nothing but it is needed.
+    """Reads a run directory; nothing but it is needed, and the tables of the sweep around it, if any.
 
     Raises InputError where the run has logged nothing, or its config does not load.
     """
@@ -63,6 +70,8 @@ def read(run: RunDirectory, label: str) -> ComparedRun:
     length = settings["row_length"]
     rates = [line["train/tokens_per_second"] for line in lines if "train/tokens_per_second" in line]
     layers = [type(model.layers.block(layer).mixer).__name__ for layer in range(model.layers.depth)]
+    size = jnp.dtype(known["dtype"]).itemsize
+    cached = {"batch": 1, "layers": len(layers), "length": 1, "width": model.width}
     return ComparedRun(
         label=label,
         step=last["step"] if step is None else step,
@@ -71,56 +80,51 @@ def read(run: RunDirectory, label: str) -> ComparedRun:
         parameters=known["parameters"]["total"],
         flops_per_token=accounting.model_costs(model, length).flops_per_token,
         state_bytes=accounting.state_bytes(model, length),
+        bytes_per_element=size,
+        cache_bytes=accounting.kv_cache_bytes(**cached, itemsize=size),
         tokens_per_second=statistics.median(rates) if rates else None,
         lines=lines,
         suites=summary.get("suites", {}),
+        folder=None if step is None else run.evaluation(step),
+        learning_rate=settings["optimizer"].learning_rate,
         settings=_settings(run, settings, known),
+        sweep=comparison_sweep.membership(run),
     )
 
 
 def labels(runs: Sequence[RunDirectory]) -> list[str]:
-    """A name for each run; its path where another one has the same name."""
-    names = [run.name for run in runs]
-    return [run.name if names.count(run.name) == 1 else str(run.path) for run in runs]
+    """A name for each run: its own, with as many of its folders as tell it from the others."""
+    parts = [run.path.parts for run in runs]
 
+    def shortest(own: tuple[str, ...]) -> str:
+        alike = (sum(other[-depth:] == own[-depth:] for other in parts) for depth in range(1, len(own) + 1))
+        depth = next((depth for depth, count in enumerate(alike, 1) if count == 1), len(own))
+        return str(Path(*own[-depth:]))
 
-def ledger(runs: Sequence[ComparedRun]) -> list[Entry]:
-    """What should be equal for the figures to compare, and whether it is."""
-    counts = [run.parameters for run in runs]
-    entries = [
-        Entry(
-            f"parameters within {PARAMETER_TOLERANCE:.0%}",
-            [f"{count:,} ({count / min(counts) - 1:+.1%})" for count in counts],
-            max(counts) <= min(counts) * (1 + PARAMETER_TOLERANCE),
-        ),
-        _equal("tokens trained on", [f"{run.tokens:,}" for run in runs]),
-    ]
-    names = dict.fromkeys(name for run in runs for name in run.settings)
-    entries += [_equal(name, [run.settings.get(name, "none") for run in runs]) for name in names]
-    for title, suite, key in (
-        ("perplexity protocol", "perplexity", "protocol"),
-        ("tokens scored", "perplexity", "tokens_scored"),
-        ("recall rows", "recall", "rows_hash"),
-        ("repeat passages", "repeat", "passages"),
-    ):
-        if any(suite in run.suites for run in runs):
-            values = [str(run.suites.get(suite, {}).get(key, "not evaluated"))[:16] for run in runs]
-            entries.append(_equal(title, values))
-    return entries
+    return [shortest(own) for own in parts]
 
 
 def estimate(run: ComparedRun, suite: str, *path: str) -> Estimate | None:
-    """A figure of summary.json with its interval; None where the suite was not run.
+    """A figure of summary.json with its interval; None where the suite was not run."""
+    found = run.suites.get(suite)
+    for name in path:
+        found = found.get(name) if found else None
+    return restored(found) if found else None
+
+
+def restored(found: dict[str, float | None]) -> Estimate:
+    """An estimate as summary.json has it.
 
     Numbers that JSON does not have were written as null: an accuracy that never falls through 1/2 has no
     horizon.
     """
-    found = run.suites.get(suite)
-    for name in path:
-        found = found.get(name) if found else None
-    if not found:
-        return None
     return Estimate(*(float("inf") if found[name] is None else found[name] for name in Estimate._fields))
+
+
+def sweeps(runs: Sequence[ComparedRun]) -> list[str]:
+    """The names of the recall curves that any run has, in their order."""
+    found = (name for run in runs for name in run.suites.get("recall", {}) if name.startswith("by_"))
+    return [name.removeprefix("by_") for name in dict.fromkeys(found)]
 
 
 def logged(run: ComparedRun, tag: str) -> float | None:
@@ -140,12 +144,14 @@ def _newest_evaluation(run: RunDirectory) -> tuple[int | None, dict[str, Any]]:
 def _settings(run: RunDirectory, settings: dict[str, Any], known: dict[str, Any]) -> dict[str, str]:
     optimizer = settings["optimizer"]
     fields = {name: value for name, value in sorted(vars(optimizer).items()) if not name.startswith("_")}
+    del fields["learning_rate"]
     return {
         "data": known["data"]["fingerprint"][:8],
-        **{name.replace("_", " "): _operative(run, "train", name) for name in _EQUAL_SETTINGS},
+        "loss mask": _SCORED[known["data"]["kind"]],
+        **{name.replace("_", " "): _operative(run, "train", name) for name in _SHOWN_SETTINGS},
         "optimizer": f"{type(optimizer).__name__} " + ", ".join(f"{k} {v}" for k, v in fields.items()),
         "dtype": known["dtype"],
-        "short convolution": _operative(run, r"\w+", "conv_width"),
+        "conv width": _operative(run, r"\w+", "conv_width"),
         "position scheme": _operative(run, r"\w+", "positions|position_encoding"),
         "device": f"{known['devices']} {known['device']}",
     }
@@ -157,7 +163,3 @@ def _operative(run: RunDirectory, component: str, parameter: str) -> str:
     text = path.read_text(encoding="utf-8") if path.is_file() else ""
     found = re.findall(rf"^{component}\.(?:{parameter}) = (.*)$", text, flags=re.MULTILINE)
     return ", ".join(sorted({value.strip("'") for value in found} - {"None", "none"})) or "none"
-
-
-def _equal(item: str, values: list[str]) -> Entry:
-    return Entry(item, values, len(set(values)) == 1)

@@ -2,22 +2,40 @@
 
 import base64
 import html
-import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from seqmodels.evaluation import comparison_plots, plots
-from seqmodels.evaluation.comparison import ComparedRun, Entry, estimate, logged
+from seqmodels.evaluation.comparison import ComparedRun
+from seqmodels.evaluation.comparison_ledger import Entry, verdict
+from seqmodels.evaluation.comparison_paired import Difference
+from seqmodels.evaluation.comparison_tables import Table, figures_table, ledger_table, paired_table
 from seqmodels.training.run_directory import write_whole
 
-Table = list[list[str]]
-NONE = "-"
 CAPTIONS = {
     "training": "Training, against the tokens trained on",
     "recall": "Recall at a distance, 95 % intervals",
+    "recalled_bits": "Recalled bits by the load of a row, 95 % intervals",
+    "pareto": "What a byte of state recalls, 95 % intervals",
     "repeat": "What a first copy of a passage saves on the second, 95 % intervals over passages",
     "positions": "Loss by position on the same documents, 95 % bands over documents",
+    "learning_rates": "The sweep around the runs, against the learning rate",
 }
+NOTES = (
+    "State bytes and FLOPs a token (forward) at the training length; tokens/s is the median of the run's own "
+    "log and depends on the machine. Intervals: 95 % over documents or rows. Recall area: mean accuracy over "
+    "log2 distance within what training had; horizon50: tokens until accuracy falls through 1/2; capacity: "
+    "the most bits recalled from a row, at any number of pairs. N-gram gain: what an earlier occurrence "
+    "saves on a token, against a context that has another in its place; needle: the share of values ranked "
+    "first, chance is 1 of 16; "
+    "follows a swapped value: the share of rows whose answer is the new value of a changed pair."
+)
+PAIRED_NOTES = (
+    "The same rows for both, resampled together (95 %): an interval that holds 0 tells no winner on these "
+    "rows. It says nothing of other seeds of training. Bits of the answer: negative log-likelihood, less is "
+    "better."
+)
 STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 1100px; margin: 2em auto; padding: 0 1em; }
 .wide { overflow-x: auto; }
@@ -29,119 +47,50 @@ img { max-width: 100%; }
 """
 
 
-def write(folder: Path, runs: Sequence[ComparedRun], entries: Sequence[Entry]) -> list[Path]:
+class _Section(NamedTuple):
+    """A part of the page: a heading, a table (which may be missing), and a sentence before and behind it."""
+
+    heading: str
+    before: str
+    table: Table
+    behind: str = ""
+
+
+def write(
+    folder: Path, runs: Sequence[ComparedRun], entries: Sequence[Entry], found: Sequence[Difference]
+) -> list[Path]:
     """Writes comparison.md with its PNG files, and comparison.html with all inside; returns the two."""
     folder.mkdir(parents=True, exist_ok=True)
     pictures = {name: plots.png(drawn) for name, drawn in comparison_plots.all_of(runs).items()}
     for name, picture in pictures.items():
         (folder / f"{name}.png").write_bytes(picture)
-    figures, fairness = figures_table(runs), ledger_table(runs, entries)
+    sections = [_Section("Comparison", "", figures_table(runs), NOTES)]
+    if found:
+        heading = f"Difference to {runs[0].label}"
+        sections.append(_Section(heading, "", paired_table(runs[0], found), PAIRED_NOTES))
+    sections.append(_Section("Is it fair?", verdict(entries), ledger_table(runs, entries)))
     markdown, page = folder / "comparison.md", folder / "comparison.html"
-    write_whole(markdown, _markdown(figures, fairness, verdict(entries), list(pictures)))
-    write_whole(page, _html(figures, fairness, verdict(entries), pictures))
+    write_whole(markdown, _markdown(sections, list(pictures)))
+    write_whole(page, _html(sections, pictures))
     return [markdown, page]
 
 
-def show(runs: Sequence[ComparedRun], entries: Sequence[Entry]) -> None:
-    """Prints the figures, a column a run, and what is not equal."""
-    from rich.console import Console
-    from rich.table import Table as Drawn
-
-    drawn = Drawn(box=None, padding=(0, 2, 0, 0), show_header=False)
-    for line in zip(*figures_table(runs), strict=True):
-        drawn.add_row(*line)
-    console = Console(file=sys.stdout, highlight=False, markup=False)
-    console.print(drawn)
-    console.print(verdict(entries))
-
-
-def figures_table(runs: Sequence[ComparedRun]) -> Table:
-    """A header, and a line a run; figures that no run has are left out."""
-    header = ["run", "mixers", "step", "parameters", "state bytes", "FLOPs/token", "tokens/s", "bits/byte"]
-    header += [
-        "recall area, delay",
-        "recall area, interference",
-        "horizon50, delay",
-        "horizon50, interference",
-    ]
-    lines = [
-        [
-            run.label,
-            run.mixers,
-            f"{run.step:,}",
-            f"{run.parameters:,}",
-            f"{run.state_bytes:,}",
-            f"{run.flops_per_token:,.0f}",
-            NONE if run.tokens_per_second is None else f"{run.tokens_per_second:,.0f}",
-            _figure(run, "eval/bits_per_byte", "perplexity", "bits_per_byte"),
-            _figure(run, "eval/recall_area", "recall", "by_delay", "area"),
-            _figure(run, "eval/recall_area_interference", "recall", "by_interference", "area"),
-            _horizon(run, "by_delay"),
-            _horizon(run, "by_interference"),
-        ]
-        for run in runs
-    ]
-    kept = [column for column in range(len(header)) if any(line[column] != NONE for line in lines)]
-    return [[line[column] for column in kept] for line in [header, *lines]]
-
-
-def ledger_table(runs: Sequence[ComparedRun], entries: Sequence[Entry]) -> Table:
-    """A header, and a line for each thing that should be equal."""
-    header = ["should be equal", *(run.label for run in runs), ""]
-    return [header] + [[entry.item, *entry.values, "" if entry.fair else "DIFFERS"] for entry in entries]
-
-
-def verdict(entries: Sequence[Entry]) -> str:
-    """One sentence on whether the figures compare."""
-    differing = [entry.item for entry in entries if not entry.fair]
-    if not differing:
-        return "The runs are equal in all that should be equal."
-    return f"The runs differ in what should be equal: {', '.join(differing)}."
-
-
-def _figure(run: ComparedRun, tag: str, suite: str, *path: str) -> str:
-    """With its interval where eval.py measured it, else as logged during training."""
-    found = estimate(run, suite, *path)
-    if found is not None:
-        return f"{found.value:.3f} ({found.low:.3f} to {found.high:.3f})"
-    value = logged(run, tag)
-    return NONE if value is None else f"{value:.3f} in training"
-
-
-def _horizon(run: ComparedRun, curve: str) -> str:
-    found = estimate(run, "recall", curve, "horizon50")
-    if found is None:
-        return NONE
-    distances = [point["distance"] for point in run.suites["recall"][curve]["points"]]
-
-    def shown(value: float) -> str:
-        if value == 0:
-            return f"< {distances[0]}"
-        return f"> {distances[-1]}" if value > distances[-1] else f"{value:.1f}"
-
-    return f"{shown(found.value)} ({shown(found.low)} to {shown(found.high)})"
-
-
-NOTES = (
-    "State bytes and FLOPs a token (forward) at the training length; tokens/s is the median of the run's own "
-    "log and depends on the machine. Intervals: 95 % over documents or rows. Recall area: mean accuracy over "
-    "log2 distance within what training had; horizon50: tokens until accuracy falls through 1/2."
-)
-
-
-def _markdown(figures: Table, fairness: Table, sentence: str, pictures: list[str]) -> str:
+def _markdown(sections: Sequence[_Section], pictures: list[str]) -> str:
     def table(lines: Table) -> str:
         cells = [[cell.replace("|", "\\|") for cell in line] for line in lines]
         cells.insert(1, ["---"] * len(lines[0]))
         return "\n".join(f"| {' | '.join(line)} |" for line in cells)
 
-    parts = ["# Comparison", table(figures), NOTES, "## Is it fair?", sentence, table(fairness)]
+    parts = []
+    for heading, before, lines, behind in sections:
+        level = "##" if parts else "#"
+        parts += [f"{level} {heading}", before, table(lines), behind]
     for name in pictures:
         parts += [f"## {CAPTIONS[name]}", f"![{CAPTIONS[name]}]({name}.png)"]
-    return "\n\n".join(parts) + "\n"
+    return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def _html(figures: Table, fairness: Table, sentence: str, pictures: dict[str, bytes]) -> str:
+def _html(sections: Sequence[_Section], pictures: dict[str, bytes]) -> str:
     def table(lines: Table) -> str:
         rows = []
         for index, line in enumerate(lines):
@@ -155,14 +104,14 @@ def _html(figures: Table, fairness: Table, sentence: str, pictures: dict[str, by
         data = base64.b64encode(picture).decode()
         return f'<h2>{CAPTIONS[name]}</h2><img alt="{CAPTIONS[name]}" src="data:image/png;base64,{data}">'
 
-    body = [
-        "<h1>Comparison</h1>",
-        table(figures),
-        f"<p>{NOTES}</p>",
-        "<h2>Is it fair?</h2>",
-        f"<p>{html.escape(sentence)}</p>",
-        table(fairness),
-        *(image(name, picture) for name, picture in pictures.items()),
-    ]
+    def paragraph(text: str) -> str:
+        return f"<p>{html.escape(text)}</p>" if text else ""
+
+    body = []
+    for heading, before, lines, behind in sections:
+        level = "h2" if body else "h1"
+        body.append(f"<{level}>{html.escape(heading)}</{level}>")
+        body += [paragraph(before), table(lines), paragraph(behind)]
+    body += [image(name, picture) for name, picture in pictures.items()]
     head = f'<meta charset="utf-8"><title>Comparison</title><style>{STYLE}</style>'
     return f'<!DOCTYPE html><html lang="en"><head>{head}</head><body>{"".join(body)}</body></html>\n'

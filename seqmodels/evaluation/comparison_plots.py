@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from seqmodels.evaluation import plots
-from seqmodels.evaluation.comparison import ComparedRun
+from seqmodels.evaluation import comparison_sweep, plots, plots_pareto, plots_recall, plots_sweep
+from seqmodels.evaluation.comparison import ComparedRun, sweeps
 from seqmodels.evaluation.statistics import Estimate
 
 if TYPE_CHECKING:
@@ -17,14 +17,15 @@ _LN2 = float(np.log(2.0))
 _LOGGED = {
     "train/loss": "training loss (nats a token)",
     "eval/bits_per_byte": "validation (bits a byte)",
-    "eval/recall_area": "recall area by delay",
+    "eval/recall_area": "recall area",
 }
 
 
 def all_of(runs: Sequence[ComparedRun]) -> dict[str, "Figure"]:
     """The pictures that at least one run has a curve for, by name."""
-    drawn = {"training": _training(runs), "recall": _recall(runs), "repeat": _repeat(runs)}
-    drawn["positions"] = _positions(runs)
+    drawn = {"training": _training(runs), "recall": _recall(runs), "recalled_bits": _recalled_bits(runs)}
+    drawn |= {"pareto": plots_pareto.pareto(runs), "repeat": _repeat(runs), "positions": _positions(runs)}
+    drawn["learning_rates"] = _learning_rates(runs)
     return {name: picture for name, picture in drawn.items() if picture is not None}
 
 
@@ -47,28 +48,57 @@ def _training(runs: Sequence[ComparedRun]) -> "Figure | None":
 
 
 def _recall(runs: Sequence[ComparedRun]) -> "Figure | None":
-    found = [(index, run) for index, run in enumerate(runs) if "recall" in run.suites]
-    if not found:
+    names = sweeps(runs)
+    if not names:
         return None
-    drawn, panels = plots.figure(2)
-    for axes, name, title in zip(panels, ("by_delay", "by_interference"), plots.RECALL_PANELS, strict=True):
-        curves = [(index, run, run.suites["recall"][name]["points"]) for index, run in found]
-        for index, run, measured in curves:
-            _add(axes, measured, "distance", "accuracy", run.label, index)
+    drawn, panels = plots.figure(len(names))
+    for axes, name in zip(panels, names, strict=True):
+        curves = [
+            (index, run, run.suites["recall"][f"by_{name}"])
+            for index, run in enumerate(runs)
+            if f"by_{name}" in run.suites.get("recall", {})
+        ]
+        for index, run, curve in curves:
+            _add(axes, curve["points"], "at", "accuracy", run.label, index)
         # Once where the runs share them; the ledger says where they do not.
         shared = {
-            tuple((p["distance"], p["chance_of_value"], p["chance_of_row"], p["trained"]) for p in measured)
-            for _, _, measured in curves
+            tuple((p["at"], p["chance_of_value"], p["chance_of_row"], p["trained"]) for p in curve["points"])
+            for _, _, curve in curves
         }
         for points in sorted(shared):
-            distance, of_value, of_row, trained = np.array(points).T
-            axes.plot(distance, of_value, color=plots.GREY, linestyle=":", label="chance, a value")
-            axes.plot(distance, of_row, color=plots.GREY, linestyle="-.", label="chance, a pair of the row")
-            plots.mark_last_trained(axes, distance, trained.astype(bool))
+            at, of_value, of_row, trained = np.array(points).T
+            axes.plot(at, of_value, color=plots.GREY, linestyle=":", label="chance, a value")
+            axes.plot(at, of_row, color=plots.GREY, linestyle="-.", label="chance, a pair of the row")
+            plots_recall.mark_last_trained(axes, at, trained.astype(bool))
         plots.accuracy_axis(axes)
-        plots.log2_axis(axes, plots.RECALL_DISTANCE)
-        axes.set_title(title)
+        plots_recall.sweep_axis(axes, curves[0][2]["axis"])
+        axes.set_title(plots_recall.panel(name))
         plots.legend(axes)
+    return drawn
+
+
+def _recalled_bits(runs: Sequence[ComparedRun]) -> "Figure | None":
+    found = [
+        (index, run, run.suites["recall"]["recalled_bits"])
+        for index, run in enumerate(runs)
+        if "recalled_bits" in run.suites.get("recall", {})
+    ]
+    if not found:
+        return None
+    drawn, (axes,) = plots.figure(height=4.8)
+    for index, run, measured in found:
+        elements = measured["state_elements"]
+        label = run.label if elements is None else f"{run.label}, {elements:,} state elements"
+        _add(axes, measured["by_pairs"], "pairs", "bits", label, index)
+    shared = {
+        tuple((p["pairs"], p["most"], p["trained"]) for p in measured["by_pairs"]) for _, _, measured in found
+    }
+    for points in sorted(shared):
+        pairs, most, trained = np.array(points).T
+        axes.plot(pairs, most, color=plots.GREY, linestyle="-.", label=plots_recall.CACHE)
+        plots_recall.mark_last_trained(axes, pairs, trained.astype(bool))
+    plots_recall.bits_axes(axes, min(measured["bits_of_value"] for _, _, measured in found))
+    plots.legend(axes)
     return drawn
 
 
@@ -99,6 +129,13 @@ def _positions(runs: Sequence[ComparedRun]) -> "Figure | None":
             plots.mark_training_length(drawn.axes[0], length)
         plots.legend(drawn.axes[0])
     return drawn
+
+
+def _learning_rates(runs: Sequence[ComparedRun]) -> "Figure | None":
+    curves = comparison_sweep.curves(run.sweep for run in runs)
+    if not curves:
+        return None
+    return plots_sweep.learning_rates(curves, "after the last update of each member")
 
 
 def _single(

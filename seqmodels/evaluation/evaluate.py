@@ -12,19 +12,21 @@ import numpy as np
 
 from seqmodels import accounting
 from seqmodels.data.corpora import Corpus
-from seqmodels.data.text import Text
+from seqmodels.data.text import Text, text_of
 from seqmodels.errors import InputError
 from seqmodels.evaluation import artifacts, event_file, report
 from seqmodels.evaluation.byte_model import ByteModel
 from seqmodels.evaluation.model_scorer import ModelScorer
 from seqmodels.evaluation.perplexity import Perplexity
-from seqmodels.evaluation.suites import FULL, choose, measure
+from seqmodels.evaluation.suites import FULL, choose, expressible, measure
 from seqmodels.evaluation.trained_run import TrainedRun, load, prepare_data, tokens_seen
 from seqmodels.training.run_directory import RunDirectory
 
 BYTE_MODEL_ORDER = 3
 # Of the training text, which bounds the time and memory of counting; summary.json says how many there were.
 BYTE_MODEL_BYTES = 32_000_000
+TOO_LITTLE = "the validation text holds too little for it"
+NO_COUNTS = "the training text streams, so that its pairs of tokens cannot be counted"
 
 
 @gin.configurable(denylist=["run", "step", "say"])
@@ -37,6 +39,7 @@ def evaluate(
     corpus: Corpus | None = None,
     batch_size: int | None = None,
     row_length: int | None = None,
+    per_token: bool = False,
 ) -> Path:
     """Evaluates a checkpoint, prints its table and writes eval/STEP; returns that folder.
 
@@ -49,6 +52,7 @@ def evaluate(
         batch_size: rows at a time; by default as in training.
         row_length: tokens in a window of perplexity, and a quarter of those in the longest row; by default as
             in training.
+        per_token: write tokens.parquet: each token that perplexity scored, its condition and its loss.
 
     Raises:
         InputError: no such checkpoint, a suite that does not fit, other data than the run was trained on.
@@ -56,10 +60,13 @@ def evaluate(
     for name, value in (("batch_size", batch_size), ("row_length", row_length)):
         if value is not None and value < 1:
             raise InputError(f"evaluate.{name} = {value} should be at least 1.")
-    names = choose(suites, run.information()["data"]["kind"])
+    kind = run.information()["data"]["kind"]
+    names = choose(suites, "text" if corpus is not None and kind == "mixture" else kind)
     trained = load(run, step)
     prepare_data(run, trained.data, say)
     data = _other_text(corpus, trained.data, say) if corpus is not None else trained.data
+    if suites is None or data.kind == "mixture":
+        names = expressible(names, data, say)
     training_length = trained.settings["row_length"]
     sizes = {
         "batch_size": batch_size or trained.settings["batch_size"],
@@ -67,14 +74,18 @@ def evaluate(
     }
     say(f"evaluating {run.path} at step {trained.step}: {', '.join(names)} ...")
     scorer = ModelScorer(trained.graphdef, trained.params)
-    results = measure(names, scorer, data, FULL, **sizes, training_length=training_length)
+    text = text_of(trained.data)
+    known = {"training_length": training_length, "training_store": None if text is None else text.train}
+    results = measure(names, scorer, data, FULL, **sizes, **known, per_token=per_token)
     for name in names:
         if name not in results:
-            say(f"{name} was left out: the validation text is too short for it.")
+            streams = name == "ngram_hits" and known["training_store"] is None
+            why = NO_COUNTS if streams else TOO_LITTLE
+            say(f"{name} was left out: {why}.")
     summaries = {name: {**result.summary(), **sizes} for name, result in results.items()}
     byte_models = None
-    if any(isinstance(result, Perplexity) for result in results.values()) and trained.data.train is not None:
-        byte_models, about = _byte_models(trained.data, data)
+    if any(isinstance(result, Perplexity) for result in results.values()) and text.train is not None:
+        byte_models, about = _byte_models(text, text_of(data))
         summaries = {
             name: {**summary, "byte_models": about} if isinstance(results[name], Perplexity) else summary
             for name, summary in summaries.items()
@@ -99,7 +110,8 @@ def evaluate(
 
 def _other_text(corpus: Corpus, trained_on: Any, say: Callable[[str], None]) -> Text:
     """Another corpus, in the tokens of the run's; refused where it holds text that the run was trained on."""
-    if trained_on.kind != "text":
+    trained_on = text_of(trained_on)
+    if trained_on is None:
         raise InputError("evaluate.corpus is text, and this run was trained on no text; leave it out.")
     data = Text(corpus, trained_on.tokenizer)
     data.prepare(say=say)

@@ -11,7 +11,10 @@ byte. Per-token values are float32, sums float64 on the host, never a mean of me
 
 import dataclasses
 import heapq
+import math
+from functools import partial
 
+import jax
 import numpy as np
 
 from seqmodels.errors import InputError, NonFiniteError
@@ -24,7 +27,13 @@ _LN2 = float(np.log(2.0))
 
 @dataclasses.dataclass(frozen=True)
 class Perplexity:
-    """The figures of one protocol. `nll` is in nats per text token; intervals resample documents."""
+    """The figures of one protocol. `nll` is in nats per text token; intervals resample documents.
+
+    carried: what a state holds that is carried through a document, None where each window begins without.
+    table: where asked for, a line a scored token, E included, by document and position: document (counted
+    among those scored), position (of the input that it is predicted at, from 0), conditioning_id (that input:
+    E at position 0, where there is a start token), token_id, nll_nats.
+    """
 
     protocol: str
     window: int
@@ -40,6 +49,8 @@ class Perplexity:
     bits_per_byte: Estimate
     end_of_text_targets: int
     end_of_text_nll: float
+    carried: str | None = None
+    table: dict[str, np.ndarray] | None = dataclasses.field(default=None, repr=False, compare=False)
 
     def scalars(self) -> dict[str, float]:
         """By tag; those of other protocols than disjoint windows have it in their name."""
@@ -52,7 +63,9 @@ class Perplexity:
         }
 
     def summary(self) -> dict:
-        return {k: v._asdict() if isinstance(v, Estimate) else v for k, v in dataclasses.asdict(self).items()}
+        values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        del values["table"]
+        return {k: v._asdict() if isinstance(v, Estimate) else v for k, v in values.items()}
 
 
 def disjoint(scorer, store, tokenizer, *, window: int, batch_size: int, **options) -> Perplexity:
@@ -70,19 +83,21 @@ def strided(
     batch_size: int,
     start_token: bool = True,
     max_tokens: int | None = None,
+    per_token: bool = False,
 ) -> Perplexity:
     """Perplexity of a token store over windows of `window` inputs, each `stride` further on.
 
     start_token: condition a document's first token on E and score it; otherwise it is context only.
-    max_tokens: score a fixed sample of the documents with that many text tokens.
+    max_tokens: score a fixed sample of the documents with that many text tokens. per_token: keep the table.
     Raises InputError for a stride above the window, ids outside the scorer's vocabulary or nothing to score.
     """
     source = _checked(scorer, store, tokenizer, start_token, max_tokens)
     windows = cut(source.inputs, window, stride)
     rows = batches(source, windows, batch_size, window)
-    scored = ((scorer.nll(*r[:3]), r.unit) for r in rows)
+    scored = ((scorer.nll(*r[:3]), r) for r in rows)
     protocol = f"disjoint({window})" if stride == window else f"strided({window}, {stride})"
-    return _figures(source, scored, protocol=protocol, window=window, stride=stride, dtype=scorer.dtype)
+    about = {"protocol": protocol, "window": window, "stride": stride, "dtype": scorer.dtype}
+    return _figures(source, scored, per_token, **about)
 
 
 def stateful(
@@ -94,6 +109,7 @@ def stateful(
     batch_size: int,
     start_token: bool = True,
     max_tokens: int | None = None,
+    per_token: bool = False,
 ) -> Perplexity:
     """Perplexity with the state carried through each whole document, `window` inputs at a time.
 
@@ -112,11 +128,20 @@ def stateful(
         for first in range(0, rows.tokens.shape[1], window):
             piece = Rows(*(array[:, first : first + window] for array in rows))
             nll, state = scorer.nll_from_state(*piece[:3], state)
-            yield nll, piece.unit
+            yield nll, piece
 
-    return _figures(
-        source, scored(), protocol=f"stateful({window})", window=window, stride=None, dtype=scorer.dtype
+    about = {"protocol": f"stateful({window})", "window": window, "stride": None, "dtype": scorer.dtype}
+    return _figures(source, scored(), per_token, **about, carried=_carried(scorer, int(inputs.max())))
+
+
+def _carried(scorer, longest: int) -> str:
+    """Whether the state grows with a document: in a full cache every token stays, in any other state not."""
+    one, two = (
+        sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(shapes))
+        for shapes in (jax.eval_shape(partial(scorer.init_state, 1, n)) for n in (longest, 2 * longest))
     )
+    kind = "a state of one size" if one == two else "a full cache"
+    return f"{kind}, {one:,} numbers for the longest document of {longest:,} inputs"
 
 
 def _lanes(inputs: np.ndarray, count: int) -> list[list[int]]:
@@ -143,36 +168,47 @@ def _checked(scorer, store, tokenizer, start_token: bool, max_tokens: int | None
     return source
 
 
-def _figures(
-    source: Documents, scored, *, protocol: str, window: int, stride: int | None, dtype: str
-) -> Perplexity:
+def _figures(source: Documents, scored, per_token: bool, **about) -> Perplexity:
+    """The figures of (nll [B, T], Rows) that together score every target once; about: what they are of."""
     units = 2 * len(source.length)
     nll, counts = np.zeros(units), np.zeros(units, np.int64)
-    for values, unit in in_flight(scored):
-        mask = unit >= 0
-        nll += np.bincount(unit[mask], weights=values[mask].astype(np.float64), minlength=units)
-        counts += np.bincount(unit[mask], minlength=units)
+    tables = []
+    for values, rows in in_flight(scored):
+        mask = rows.unit >= 0
+        unit = rows.unit[mask]
+        nll += np.bincount(unit, weights=values[mask].astype(np.float64), minlength=units)
+        counts += np.bincount(unit, minlength=units)
+        if per_token:
+            tables.append(
+                (unit // 2, rows.position[mask], rows.tokens[mask], rows.targets[mask], values[mask])
+            )
     text_nll, text = nll[0::2], counts[0::2]
     if not np.array_equal(text, source.scored):
         raise RuntimeError(f"scored {text.sum()} tokens where {source.scored.sum()} were expected")
     if not np.isfinite(text_nll).all():
-        raise NonFiniteError(f"the evaluation's negative log-likelihood is not finite ({protocol})")
+        raise NonFiniteError(f"the evaluation's negative log-likelihood is not finite ({about['protocol']})")
     ends = int(counts[1::2].sum())
-    per_token = ratio(text_nll, text)
+    mean = ratio(text_nll, text)
     per_byte = ratio(text_nll, source.scored_bytes)
     return Perplexity(
-        protocol=protocol,
-        window=window,
-        stride=stride,
+        **about,
         first_token="scored after the end-of-text id" if source.start_token else "context only",
-        dtype=dtype,
         documents=len(text),
         tokens_scored=int(text.sum()),
         bytes_scored=int(source.scored_bytes.sum()),
         nll_sum=float(text_nll.sum()),
-        nll=per_token,
-        perplexity=Estimate(*(float(np.exp(value)) for value in per_token)),
+        nll=mean,
+        perplexity=Estimate(*(float(np.exp(value)) for value in mean)),
         bits_per_byte=per_byte.scaled(1 / _LN2),
         end_of_text_targets=ends,
         end_of_text_nll=float(nll[1::2].sum() / ends) if ends else float("nan"),
+        table=_table(tables) if per_token else None,
     )
+
+
+def _table(parts: list[tuple[np.ndarray, ...]]) -> dict[str, np.ndarray]:
+    """The columns of the table, in order of documents and positions."""
+    columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
+    order = np.lexsort((columns[1], columns[0]))
+    names = ("document", "position", "conditioning_id", "token_id", "nll_nats")
+    return {name: column[order] for name, column in zip(names, columns, strict=True)}

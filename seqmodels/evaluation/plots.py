@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from seqmodels.evaluation.positions import PositionCurve
-from seqmodels.evaluation.recall import Curve, Recall
 from seqmodels.evaluation.repeat import Repeat
 from seqmodels.evaluation.statistics import Estimate
 
 if TYPE_CHECKING:
+    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
@@ -54,50 +54,10 @@ def positions(curve: PositionCurve, title: str) -> "Figure":
     return drawn
 
 
-def recall(result: Recall, title: str) -> "Figure":
-    """Accuracy by delay and by interference, side by side."""
-    drawn, panels = figure(2)
-    drawn.suptitle(title)
-    for axes, curve, name in zip(panels, (result.delay, result.interference), RECALL_PANELS, strict=True):
-        points(axes, curve.distance, curve.accuracy, f"first query of {curve.queries[0]} rows, 95 %", 0)
-        accuracy_axis(axes)
-        log2_axis(axes, RECALL_DISTANCE)
-        _add_chance(axes, curve)
-        mark_last_trained(axes, curve.distance, curve.trained)
-        axes.set_title(name)
-        legend(axes)
-    return drawn
-
-
-RECALL_PANELS = ("by delay: fillers alone between (I = 0)", "by interference: pairs alone between (F = 0)")
-RECALL_DISTANCE = "distance from value to query (tokens)"
 REPEAT_DISTANCE = "distance between the copies (tokens)"
 REPEAT_GAIN = "gain over the control (bits a token)"
 POSITION = "position in the document (tokens)"
 NLL = "negative log-likelihood (bits a token)"
-
-
-def _add_chance(axes: "Axes", curve: Curve) -> None:
-    """What guessing gives: any value of the alphabet, and any pair of the row."""
-    chance = np.full(len(curve.settings), curve.chance_of_value)
-    axes.plot(curve.distance, chance, color=GREY, linestyle=":", label=f"chance, 1 of {curve.values} values")
-    pairs = {setting.pairs for setting in curve.settings}
-    of = f"{min(pairs)}" if len(pairs) == 1 else f"{min(pairs)} to {max(pairs)}"
-    axes.plot(
-        curve.distance,
-        curve.chance_of_row,
-        color=GREY,
-        linestyle="-.",
-        label=f"chance, 1 of the row's {of} pairs",
-    )
-
-
-def mark_last_trained(axes: "Axes", distance: np.ndarray, trained: np.ndarray) -> None:
-    """A dashed line behind the last distance that training had, [points] each."""
-    if trained.any() and not trained.all():
-        last = np.flatnonzero(trained)[-1]
-        edge = np.sqrt(distance[last] * distance[last + 1])
-        axes.axvline(edge, color=GREY, linestyle="--", linewidth=1, label="training ends (length or pairs)")
 
 
 def repeat(result: Repeat, title: str) -> "Figure":
@@ -118,9 +78,10 @@ def repeat(result: Repeat, title: str) -> "Figure":
     return drawn
 
 
-def legend(axes: "Axes") -> None:
-    """Below the axes, where it hides nothing."""
-    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2, fontsize="small", frameon=False)
+def legend(axes: "Axes", handles: Sequence["Artist"] | None = None) -> None:
+    """Below the axes, where it hides nothing; of what has been drawn, or of the handles."""
+    place = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.16), "ncols": 2}
+    axes.legend(handles=handles, fontsize="small", frameon=False, **place)
 
 
 def mark_training_length(axes: "Axes", length: int) -> None:
@@ -169,13 +130,14 @@ def tokens_axis(axes: "Axes") -> None:
     axes.grid(True, alpha=0.25)
 
 
-def log2_axis(axes: "Axes", label: str) -> None:
-    """Distances and positions in powers of two."""
+def log2_axis(axes: "Axes", label: str, of: str = "x") -> None:
+    """Distances, positions and loads in powers of two, along "x" or "y"."""
     from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
-    axes.set_xscale("log", base=2)
-    axes.xaxis.set_major_locator(LogLocator(base=2, numticks=12))
-    axes.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
-    axes.xaxis.set_minor_formatter(NullFormatter())
-    axes.set_xlabel(label)
+    axis = axes.xaxis if of == "x" else axes.yaxis
+    axes.set(**{f"{of}label": label})
+    (axes.set_xscale if of == "x" else axes.set_yscale)("log", base=2)
+    axis.set_major_locator(LogLocator(base=2, numticks=12))
+    axis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    axis.set_minor_formatter(NullFormatter())
     axes.grid(True, alpha=0.25)

@@ -11,7 +11,14 @@ import dataclasses
 import numpy as np
 
 from seqmodels.evaluation.scorer import in_flight, nll_of_logits, shared_width
-from seqmodels.evaluation.statistics import Estimate, percentile_interval, ratio, resample_sums
+from seqmodels.evaluation.statistics import (
+    Estimate,
+    around,
+    horizon50,
+    percentile_interval,
+    ratio,
+    resample_sums,
+)
 
 _LN2 = float(np.log(2.0))
 
@@ -20,14 +27,16 @@ _LN2 = float(np.log(2.0))
 class Repeat:
     """Per distance [distances] and position in the copy [distances, passage_length]; gains in bits a token.
 
-    The distance is that from a token of the second copy to the same token of the first. Intervals resample
-    passages.
+    The distance is that from a token of the second copy to the same token of the first. horizon50: the one
+    at which the gain falls through half of that at the shortest; 0 where there is none even there, infinite
+    where it never does. Intervals resample passages.
     """
 
     passages: int
     passage_length: int
     distances: np.ndarray
     gain: list[Estimate]
+    horizon50: Estimate
     gain_by_position: np.ndarray
     gain_by_position_low: np.ndarray
     gain_by_position_high: np.ndarray
@@ -46,6 +55,7 @@ class Repeat:
             "passage_length": self.passage_length,
             "control": "an unrelated passage in place of the first copy",
             "unit": "bits a token",
+            "horizon50": self.horizon50._asdict(),
             "by_distance": [
                 {
                     "distance": int(distance),
@@ -97,6 +107,10 @@ def measure(
         passage_length=passage_length,
         distances=np.array(distances),
         gain=[ratio(values.sum(axis=1), lengths) for values in gain],
+        horizon50=around(
+            _horizon(distances, gain.sum(axis=(1, 2))),
+            np.array([_horizon(distances, sample) for sample in resample_sums(gain.sum(axis=2).T)]),
+        ),
         gain_by_position=gain.mean(axis=1),
         gain_by_position_low=low,
         gain_by_position_high=high,
@@ -104,6 +118,10 @@ def measure(
         control_accuracy=[ratio(values.sum(axis=1), lengths) for values in right[1]],
         training_length=training_length,
     )
+
+
+def _horizon(distances, gain):
+    return horizon50(distances, gain / gain[0]) if gain[0] > 0 else 0.0
 
 
 class _Passages:

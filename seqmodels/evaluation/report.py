@@ -5,9 +5,15 @@ import sys
 from collections.abc import Iterable
 from typing import Any
 
+from seqmodels.evaluation import report_memory, report_recall, report_text
+from seqmodels.evaluation.intervention_effects import Effect
+from seqmodels.evaluation.interventions import Interventions
+from seqmodels.evaluation.memory import Memory
+from seqmodels.evaluation.needle import Needle
+from seqmodels.evaluation.ngram_hits import NgramHits
 from seqmodels.evaluation.perplexity import Perplexity
 from seqmodels.evaluation.positions import PositionCurve
-from seqmodels.evaluation.recall import Curve, Recall
+from seqmodels.evaluation.recall import Recall
 from seqmodels.evaluation.repeat import Repeat
 from seqmodels.evaluation.statistics import Estimate
 
@@ -26,9 +32,16 @@ def rows(results: dict[str, Any], byte_models: list[float] | None) -> list[Row]:
                 table += _positions(result)
             case Repeat():
                 table += _repeat(result)
+            case NgramHits():
+                table += report_text.ngram_hits(result)
+            case Needle():
+                table += report_text.needle(result)
             case Recall():
-                table += _recall("delay", result.delay)
-                table += _recall("interference", result.interference)
+                table += report_recall.rows(result)
+            case Memory():
+                table += report_memory.rows(result)
+            case Interventions():
+                table += _interventions(result)
     return table
 
 
@@ -106,38 +119,20 @@ def _repeat(result: Repeat) -> list[Row]:
     ]
 
 
-def _recall(name: str, curve: Curve) -> list[Row]:
-    horizon = curve.horizon50
-    trained = f"over the {int(curve.trained.sum())} distances that training had"
-    table = [
-        (f"recall area by {name}", *_figure(curve.area, 3), trained),
-        (
-            f"horizon50 by {name}",
-            _distance(horizon.value, curve),
-            f"{_distance(horizon.low, curve)} to {_distance(horizon.high, curve)}",
-            "tokens until accuracy falls through 1/2",
-        ),
-    ]
-    for setting, accuracy, queries, trained in zip(
-        curve.settings, curve.accuracy, curve.queries, curve.trained, strict=True
-    ):
-        counts = f"chance 1/{curve.values}, 1/{setting.pairs}; n {queries}"
-        beyond = "" if trained else "; beyond training"
-        table.append((f"  {_knob(name, setting)}", *_figure(accuracy, 3), counts + beyond))
-    return table
+def _interventions(result: Interventions) -> list[Row]:
+    rows = f"n {result.rows}, K {result.pairs}, F {result.fillers}"
+    head = ("interventions", "", "", f"{rows}; chance 1/{result.values}, 1/{result.pairs}")
+    return [head, *(_effect(effect) for effect in result.all_effects)]
 
 
-def _knob(name: str, setting) -> str:
-    knob = f"F {setting.fillers}" if name == "delay" else f"I {setting.interference}"
-    return f"{knob}, K {setting.pairs}, d {setting.distance}"
-
-
-def _distance(value: float, curve: Curve) -> str:
-    if math.isinf(value):
-        return f"> {curve.distance[-1]}"
-    return f"< {curve.distance[0]}" if value == 0 else f"{value:.1f}"
+def _effect(effect: Effect) -> Row:
+    value, low, high = (f"{number:+.3f}" for number in effect.change)
+    shares = f"{effect.before.value:.3f} to {effect.after.value:.3f}"
+    perfect = f"perfect {effect.perfect_before:.3f} to {effect.perfect:.3f}"
+    if math.isnan(effect.perfect):
+        perfect = "no change if unused"
+    return f"  {effect.label}", value, f"{low} to {high}", f"{shares}; {perfect}"
 
 
 def _figure(estimate: Estimate, digits: int) -> tuple[str, str]:
-    value, low, high = (f"{number:.{digits}f}" for number in estimate)
-    return value, f"{low} to {high}"
+    return estimate.shown(digits)

@@ -12,7 +12,10 @@ import numpy as np
 
 
 class Scorer(Protocol):
-    """Answers for a batch of rows, int32 [B, T] each; segment 0 is padding."""
+    """Answers for a batch of rows, int32 [B, T] each; segment 0 is padding.
+
+    One that has a state may also say how many numbers it holds: `state_elements(length)`.
+    """
 
     vocab_size: int
     dtype: str

@@ -7,6 +7,7 @@ import gin
 import jax
 from flax import nnx
 
+from seqmodels.data.text import text_of
 from seqmodels.errors import InputError
 from seqmodels.language_model import LanguageModel, ModelClass, abstract
 from seqmodels.training.checkpoints import restore_params
@@ -42,8 +43,9 @@ def load(run: RunDirectory, step: int | str) -> TrainedRun:
         # GPUs and TPUs round the inputs of products otherwise.
         jax.config.update("jax_default_matmul_precision", "highest")
     data = settings["data"]
-    if data.kind == "text":
-        data.tokenizer.restore(run.tokenizer)
+    text = text_of(data)
+    if text is not None:
+        text.tokenizer.restore(run.tokenizer)
     return TrainedRun(step, graphdef, params, data, settings)
 
 

@@ -117,20 +117,22 @@ def pack(lengths: np.ndarray, row_length: int) -> list[list[int]]:
 class Rows(NamedTuple):
     """Rows for a scorer, int32 [B, T], with the document that each target is scored for.
 
-    unit: 2 * document for a text token, 2 * document + 1 for E, -1 where nothing is scored.
+    unit: 2 * document for a text token, 2 * document + 1 for E, -1 where nothing is scored. position: that of
+    the input in its document's inputs, from 0.
     """
 
     tokens: np.ndarray
     segment_ids: np.ndarray
     targets: np.ndarray
     unit: np.ndarray
+    position: np.ndarray
 
 
 def fill(
     source: Documents, windows: Windows, rows: list[list[int]], batch_size: int, row_length: int
 ) -> Rows:
     """The windows of `rows` laid out; rows missing up to batch_size, and room left in a row, are padding."""
-    tokens, segments, targets = (np.zeros((batch_size, row_length), np.int32) for _ in range(3))
+    tokens, segments, targets, position = np.zeros((4, batch_size, row_length), np.int32)
     unit = np.full((batch_size, row_length), -1, np.int64)
     inputs = source.inputs
     for r, members in enumerate(rows):
@@ -154,9 +156,9 @@ def fill(
             if at_end:
                 targets[r, column + length - 1] = source.end_id
                 unit[r, column + length - 1] += 1
-            segments[r, place] = segment
+            segments[r, place], position[r, place] = segment, np.arange(start, start + length)
             column += length
-    return Rows(tokens, segments, targets, unit)
+    return Rows(tokens, segments, targets, unit, position)
 
 
 def batches(source: Documents, windows: Windows, batch_size: int, row_length: int) -> Iterator[Rows]:

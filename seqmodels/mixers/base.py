@@ -82,6 +82,21 @@ class Mixer(nnx.Module):
             return self.init_state(x.shape[0], x.shape[1], x.dtype)
         return resume(state, segment_ids, keep=keep)
 
+    def log_decays(self, x: jax.Array, *, segment_ids: jax.Array | None = None) -> dict[str, jax.Array]:
+        """How fast the state fades: the log of the factor that each token multiplies it by, by name.
+
+        x, segment_ids: as for a call that begins with the empty state. Each array is float32 [B, T, ...], at
+        most 0, and -inf where nothing is left. At padding it says nothing; at a document's first token it
+        is that of a token inside.
+          "gate": of a diagonal transition, [B, T, H], or for each key channel [B, T, H, K], or for each
+            number of another state [B, T, ...]; the modulus where the state is complex.
+          "written", "random": of a transition with an outer product, [B, T, H]: what is left for a reader
+            along the key that the token writes, and along a random direction, the gate included
+            (`rank_one_decay.rank_one_log_decays`).
+        Empty for a mixer whose state does not fade by a factor: a cache keeps its tokens as they are.
+        """
+        return {}
+
     def init_state(self, batch_size: int, max_length: int, dtype=jnp.float32) -> Any:
         """The empty state. Caches hold `max_length` tokens; they and convolution windows are in `dtype`."""
         raise NotImplementedError
@@ -139,6 +154,11 @@ def positions(segment_ids: jax.Array | None, position: jax.Array, length: int) -
 def current_position(segment_ids: jax.Array | None, position: jax.Array, length: int) -> jax.Array:
     """[B] int32: the `position` after a row of `length` tokens that began at `position`."""
     return position + length if segment_ids is None else segments.last_count(segment_ids, position)
+
+
+def at_every_token(log_decay: jax.Array, x: jax.Array) -> jax.Array:
+    """[B, T, ...] float32: a log-decay [...] that no token of x [B, T, D] changes."""
+    return jnp.broadcast_to(log_decay.astype(jnp.float32)[None, None], (*x.shape[:2], *log_decay.shape))
 
 
 def state_elements(mixer: Mixer, length: int) -> int:

@@ -21,6 +21,7 @@ from seqmodels.mixers.base import (
     state_elements,
 )
 from seqmodels.mixers.matrix_state import MatrixState, empty_matrix_state
+from seqmodels.mixers.rank_one_decay import delta_log_decays
 from seqmodels.nn.head_output import HeadOutput
 from seqmodels.nn.linear import Linear
 from seqmodels.nn.low_rank import LowRank
@@ -78,18 +79,13 @@ class DeltaMemory(Mixer):
         )
 
     def __call__(self, x, *, segment_ids=None, state=None, rngs=None):
-        batch, length, _ = x.shape
         state = self._begin(x, segment_ids, state)
-        streams, windows = self.convolutions(
-            (self.query(x), self.key(x), self.value(x)), segment_ids=segment_ids, state=state.windows
-        )
-        q, k, v = (y.reshape(batch, length, self.heads, -1) for y in streams)
-        beta = jax.nn.sigmoid(self.beta(x, dtype=jnp.float32))
+        (q, k, v), windows = self._streams(x, segment_ids, state)
         o, memory = delta_rule(
-            l2_norm(q),
-            l2_norm(k),
+            q,
+            k,
             v,
-            2 * beta if self.negative_eigenvalues else beta,
+            self._beta(x),
             log_decay=self._log_decay(x),
             initial_state=state.memory,
             segment_ids=segment_ids,
@@ -99,9 +95,30 @@ class DeltaMemory(Mixer):
         last_id = current_id(segment_ids, state.last_id)
         return self.output(o, x), MatrixState(memory, windows, last_id)
 
+    def _streams(self, x, segment_ids, state):
+        """(q and k of length 1 and v, [B, T, H, ·], the convolutions' windows)."""
+        streams, windows = self.convolutions(
+            (self.query(x), self.key(x), self.value(x)), segment_ids=segment_ids, state=state.windows
+        )
+        q, k, v = (y.reshape(*x.shape[:2], self.heads, -1) for y in streams)
+        return (l2_norm(q), l2_norm(k), v), windows
+
+    def _beta(self, x):
+        """β in float32, [B, T, H]."""
+        beta = jax.nn.sigmoid(self.beta(x, dtype=jnp.float32))
+        return 2 * beta if self.negative_eigenvalues else beta
+
     def _log_decay(self, x):
         """g in float32, [B, T, H] or [B, T, H, K]; None: nothing fades."""
         return None
+
+    def log_decays(self, x, *, segment_ids=None):
+        (_, k, _), _ = self._streams(x, segment_ids, self._begin(x, segment_ids, None))
+        beta, g = self._beta(x), self._log_decay(x)
+        gate = {} if g is None else {"gate": g}
+        g = jnp.zeros_like(beta) if g is None else g
+        by_channel = g if g.ndim == k.ndim else g[..., None]
+        return gate | delta_log_decays(by_channel, k.astype(jnp.float32), beta)
 
     def init_state(self, batch_size, max_length, dtype=jnp.float32):
         sizes = self.heads, self.key_dim, self.value_dim

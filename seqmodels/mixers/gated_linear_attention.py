@@ -81,13 +81,12 @@ class GatedLinearAttention(Mixer):
         streams, windows = self.convolutions(
             (self.query(x), self.key(x), self.value(x)), segment_ids=segment_ids, state=state.windows
         )
-        g = jax.nn.log_sigmoid(self.forget(x)) / TEMPERATURE
-        q, k, v, g = (y.reshape(batch, length, self.heads, -1) for y in (*streams, g))
+        q, k, v = (y.reshape(batch, length, self.heads, -1) for y in streams)
         o, memory = linear_attention(
             q,
             k,
             v,
-            log_decay=g,
+            log_decay=self._log_decay(x),
             initial_state=LinearAttentionState(state.memory),
             segment_ids=segment_ids,
             method=self.method,
@@ -95,6 +94,15 @@ class GatedLinearAttention(Mixer):
         )
         last_id = current_id(segment_ids, state.last_id)
         return self.output(o, x), MatrixState(memory.kv, windows, last_id)
+
+    def _log_decay(self, x):
+        """g in float32, [B, T, H, K]."""
+        g = jax.nn.log_sigmoid(self.forget(x)) / TEMPERATURE
+        return g.reshape(*x.shape[:2], self.heads, -1)
+
+    def log_decays(self, x, *, segment_ids=None):
+        self._begin(x, segment_ids, None)
+        return {"gate": self._log_decay(x)}
 
     def init_state(self, batch_size, max_length, dtype=jnp.float32):
         sizes = self.heads, self.key_dim, self.value_dim

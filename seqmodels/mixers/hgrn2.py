@@ -68,13 +68,9 @@ class HGRN2(Mixer):
         self.output = HeadOutput(width, self.heads, self.head_dim, gate=None, layers=layers, rngs=rngs)
 
     def __call__(self, x, *, segment_ids=None, state=None, rngs=None):
-        batch, length, _ = x.shape
         state = self._begin(x, segment_ids, state)
-        streams, windows = self.convolutions(
-            (self.query(x), self.forget(x), self.value(x)), segment_ids=segment_ids, state=state.windows
-        )
-        q, f, v = (y.reshape(batch, length, self.heads, -1) for y in streams)
-        g, k = gates(f.astype(jnp.float32), jnp.asarray(self.layer, jnp.float32) / self.layers)
+        (q, f, v), windows = self._streams(x, segment_ids, state)
+        g, k = self._gates(f)
         o, memory = linear_attention(
             jax.nn.silu(q),
             k.astype(x.dtype),
@@ -87,6 +83,21 @@ class HGRN2(Mixer):
         )
         last_id = current_id(segment_ids, state.last_id)
         return self.output(o, x), MatrixState(memory.kv, windows, last_id)
+
+    def _streams(self, x, segment_ids, state):
+        """(what makes q, f and v [B, T, H, K], the convolutions' windows)."""
+        streams, windows = self.convolutions(
+            (self.query(x), self.forget(x), self.value(x)), segment_ids=segment_ids, state=state.windows
+        )
+        return tuple(y.reshape(*x.shape[:2], self.heads, -1) for y in streams), windows
+
+    def _gates(self, f):
+        """(log f, 1 − f) in float32."""
+        return gates(f.astype(jnp.float32), jnp.asarray(self.layer, jnp.float32) / self.layers)
+
+    def log_decays(self, x, *, segment_ids=None):
+        (_, f, _), _ = self._streams(x, segment_ids, self._begin(x, segment_ids, None))
+        return {"gate": self._gates(f)[0]}
 
     def init_state(self, batch_size, max_length, dtype=jnp.float32):
         sizes = self.heads, self.head_dim, self.head_dim

@@ -10,6 +10,7 @@ from flax import nnx
 from seqmodels.mixers.base import (
     Costs,
     Mixer,
+    at_every_token,
     check_choice,
     check_positive,
     current_id,
@@ -75,7 +76,7 @@ class LightningAttention(Mixer):
             q,
             k,
             v,
-            log_decay=log_decays(self.heads, self.layer, self.layers),
+            log_decay=self._log_decay(),
             initial_state=LinearAttentionState(state.memory),
             segment_ids=segment_ids,
             method=self.method,
@@ -83,6 +84,13 @@ class LightningAttention(Mixer):
         )
         last_id = current_id(segment_ids, state.last_id)
         return self.output(o, x), MatrixState(memory.kv, windows, last_id)
+
+    def _log_decay(self):
+        return log_decays(self.heads, self.layer, self.layers)
+
+    def log_decays(self, x, *, segment_ids=None):
+        self._begin(x, segment_ids, None)
+        return {"gate": at_every_token(self._log_decay(), x)}
 
     def init_state(self, batch_size, max_length, dtype=jnp.float32):
         sizes = self.heads, self.head_dim, self.head_dim

@@ -10,6 +10,7 @@ from seqmodels.errors import InputError
 from seqmodels.mixers.base import (
     Costs,
     Mixer,
+    at_every_token,
     check_choice,
     check_positive,
     current_id,
@@ -110,6 +111,11 @@ class LinearAttention(Mixer):
         y = self.output(o.reshape(batch, length, -1))
         last_id = current_id(segment_ids, state.last_id)
         return y, State(memory, windows, last_id)
+
+    def log_decays(self, x, *, segment_ids=None):
+        """Zero: what is written stays as it is, and only its share of the normaliser becomes smaller."""
+        self._begin(x, segment_ids, None)
+        return {"gate": at_every_token(jnp.zeros(self.heads, jnp.float32), x)}
 
     def init_state(self, batch_size, max_length, dtype=jnp.float32):
         size = features(self.key_map.name, self.key_dim)

@@ -10,6 +10,7 @@ from flax import nnx
 from seqmodels.mixers.base import (
     Costs,
     Mixer,
+    at_every_token,
     check_choice,
     check_positive,
     current_id,
@@ -72,7 +73,7 @@ class LRU(Mixer):
 
     def __call__(self, x, *, segment_ids=None, state=None, rngs=None):
         state = self._begin(x, segment_ids, state)
-        nu, theta = jnp.exp(self.nu_log[...]), jnp.exp(self.theta_log[...])
+        nu, theta = -self._log_decay(), jnp.exp(self.theta_log[...])
         y, hidden = self.system(
             x,
             jnp.exp(jax.lax.complex(-nu, theta)),
@@ -82,6 +83,14 @@ class LRU(Mixer):
             method=self.method,
         )
         return self.output(y), State(hidden, current_id(segment_ids, state.last_id))
+
+    def _log_decay(self):
+        """log |λ| [N]."""
+        return -jnp.exp(self.nu_log[...])
+
+    def log_decays(self, x, *, segment_ids=None):
+        self._begin(x, segment_ids, None)
+        return {"gate": at_every_token(self._log_decay(), x)}
 
     def init_state(self, batch_size, max_length, dtype=jnp.float32):
         return State(self.system.init_state(batch_size), jnp.zeros(batch_size, jnp.int32))

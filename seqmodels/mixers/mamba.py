@@ -90,15 +90,11 @@ class Mamba(Mixer):
 
     def __call__(self, x, *, segment_ids=None, state=None, rngs=None):
         state = self._begin(x, segment_ids, state)
-        x, z = jnp.split(self.input(x), 2, axis=-1)
-        x, window = self.convolution(x, segment_ids=segment_ids, state=state.window)
-        low_rank, B, C = jnp.split(self.selection(x), (self.dt_rank, self.dt_rank + self.state_size), axis=-1)
-        dt = product(low_rank, self.dt_kernel[...].astype(x.dtype))
-        dt = jax.nn.softplus(dt.astype(jnp.float32) + self.dt_bias[...][None, None, :])
+        x, z, dt, B, C, window = self._selected(x, segment_ids, state)
         y, scan = selective_scan(
             x,
             dt,
-            -jnp.exp(self.A_log[...]),
+            self._rates(),
             B,
             C,
             self.D[...],
@@ -109,6 +105,24 @@ class Mamba(Mixer):
         )
         y = self.output(y * jax.nn.silu(z))
         return y, State(scan, window, current_id(segment_ids, state.last_id))
+
+    def _selected(self, x, segment_ids, state):
+        """x after its convolution, z, dt in float32, B, C, and the convolution's window."""
+        x, z = jnp.split(self.input(x), 2, axis=-1)
+        x, window = self.convolution(x, segment_ids=segment_ids, state=state.window)
+        low_rank, B, C = jnp.split(self.selection(x), (self.dt_rank, self.dt_rank + self.state_size), axis=-1)
+        dt = product(low_rank, self.dt_kernel[...].astype(x.dtype))
+        dt = jax.nn.softplus(dt.astype(jnp.float32) + self.dt_bias[...][None, None, :])
+        return x, z, dt, B, C, window
+
+    def _rates(self):
+        """A [E, N]."""
+        return -jnp.exp(self.A_log[...])
+
+    def log_decays(self, x, *, segment_ids=None):
+        """Of every number of the state, [B, T, E, N]."""
+        _, _, dt, *_ = self._selected(x, segment_ids, self._begin(x, segment_ids, None))
+        return {"gate": dt[..., None] * self._rates()[None, None]}
 
     def init_state(self, batch_size, max_length, dtype=jnp.float32):
         return State(

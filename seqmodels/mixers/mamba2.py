@@ -78,18 +78,16 @@ class Mamba2(Mixer):
         self.output = Linear(inner, width, std=residual_std(layers), rngs=rngs)
 
     def __call__(self, x, *, segment_ids=None, state=None, rngs=None):
-        batch, length, _ = x.shape
         state = self._begin(x, segment_ids, state)
         inner, N = self.heads * self.head_dim, self.state_size
-        z, xBC, dt = jnp.split(self.input(x), (inner, 2 * inner + 2 * N), axis=-1)
+        z, xBC, dt = self._projected(x)
         xBC, window = self.convolution(xBC, segment_ids=segment_ids, state=state.windows[0])
         x, B, C = jnp.split(xBC, (inner, inner + N), axis=-1)
-        x = x.reshape(batch, length, self.heads, self.head_dim)
-        dt = jax.nn.softplus(dt.astype(jnp.float32) + self.dt_bias[...][None, None, :])
+        x = x.reshape(*x.shape[:2], self.heads, self.head_dim)
         y, memory = state_space(
             x,
             dt,
-            -jnp.exp(self.A_log[...]),
+            self._rates(),
             B,
             C,
             self.D[...],
@@ -100,6 +98,21 @@ class Mamba2(Mixer):
         )
         y = self.norm(y.reshape(z.shape) * jax.nn.silu(z))
         return self.output(y), MatrixState(memory, (window,), current_id(segment_ids, state.last_id))
+
+    def _projected(self, x):
+        """z, x B C as they enter the convolution, and dt [B, T, H] in float32."""
+        inner = self.heads * self.head_dim
+        z, xBC, dt = jnp.split(self.input(x), (inner, 2 * inner + 2 * self.state_size), axis=-1)
+        return z, xBC, jax.nn.softplus(dt.astype(jnp.float32) + self.dt_bias[...][None, None, :])
+
+    def _rates(self):
+        """A [H]."""
+        return -jnp.exp(self.A_log[...])
+
+    def log_decays(self, x, *, segment_ids=None):
+        self._begin(x, segment_ids, None)
+        _, _, dt = self._projected(x)
+        return {"gate": dt * self._rates()[None, None]}
 
     def init_state(self, batch_size, max_length, dtype=jnp.float32):
         return MatrixState(

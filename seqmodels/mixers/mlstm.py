@@ -96,8 +96,7 @@ class MLSTM(Mixer):
             (self.query(x), self.key(x)), segment_ids=segment_ids, state=state.windows
         )
         q, k, v = (y.reshape(batch, length, self.heads, -1) for y in (q, k, self.value(x)))
-        gates = self.gates(x).astype(jnp.float32) + self.gate_bias[...][None, None, :]
-        i, f = jnp.split(GATE_CAP * jnp.tanh(gates / GATE_CAP), 2, axis=-1)
+        i, f = self._gates(x)
         h, memory = mlstm(
             q,
             k,
@@ -111,6 +110,20 @@ class MLSTM(Mixer):
         )
         last_id = current_id(segment_ids, state.last_id)
         return self.output(h, x), State(memory, windows, last_id)
+
+    def _gates(self, x):
+        """i and f before their exponential and sigmoid, float32 [B, T, H]."""
+        gates = self.gates(x).astype(jnp.float32) + self.gate_bias[...][None, None, :]
+        i, f = jnp.split(GATE_CAP * jnp.tanh(gates / GATE_CAP), 2, axis=-1)
+        return i, f
+
+    def log_decays(self, x, *, segment_ids=None):
+        """log σ(f), by which C and n fade beside what is written. The stabiliser scales all of them alike,
+        with f' = σ(f) e^{m_{t−1} − m_t} and i' = e^{i − m_t}, and cancels between C and n.
+        """
+        self._begin(x, segment_ids, None)
+        _, f = self._gates(x)
+        return {"gate": jax.nn.log_sigmoid(f)}
 
     def init_state(self, batch_size, max_length, dtype=jnp.float32):
         sizes = self.heads, self.head_dim, self.head_dim

@@ -10,6 +10,7 @@ from flax import nnx
 from seqmodels.mixers.base import (
     Costs,
     Mixer,
+    at_every_token,
     check_choice,
     check_positive,
     current_id,
@@ -95,7 +96,7 @@ class Retention(Mixer):
             self.rotary(q, places),
             self.rotary(k, places),
             v,
-            log_decay=jnp.asarray(log_decays(self.heads), jnp.float32),
+            log_decay=self._log_decay(),
             initial_state=LinearAttentionState(state.memory),
             segment_ids=segment_ids,
             method=self.method,
@@ -104,6 +105,13 @@ class Retention(Mixer):
         position = current_position(segment_ids, state.position, length)
         last_id = current_id(segment_ids, state.last_id)
         return self.output(o, x), State(memory.kv, windows, position, last_id)
+
+    def _log_decay(self):
+        return jnp.asarray(log_decays(self.heads), jnp.float32)
+
+    def log_decays(self, x, *, segment_ids=None):
+        self._begin(x, segment_ids, None)
+        return {"gate": at_every_token(self._log_decay(), x)}
 
     def init_state(self, batch_size, max_length, dtype=jnp.float32):
         sizes = self.heads, self.key_dim, self.value_dim

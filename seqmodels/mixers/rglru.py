@@ -104,10 +104,10 @@ class RGLRU(Mixer):
     def __call__(self, x, *, segment_ids=None, state=None, rngs=None):
         state = self._begin(x, segment_ids, state)
         y = jax.nn.gelu(self.gate(x))
-        x, window = self.convolution(self.input(x), segment_ids=segment_ids, state=state.window)
+        x, r, window = self._convolved(x, segment_ids, state)
         h, hidden = gated_recurrence(
             x.astype(jnp.float32),
-            jax.nn.sigmoid(self.recurrence_gate(x)),
+            r,
             jax.nn.sigmoid(self.input_gate(x)),
             self.Lambda[...],
             first_tokens(segment_ids, state.last_id == 0, x.shape[1]),
@@ -117,6 +117,15 @@ class RGLRU(Mixer):
         )
         y = self.output(y * h.astype(y.dtype))
         return y, State(hidden, window, current_id(segment_ids, state.last_id))
+
+    def _convolved(self, x, segment_ids, state):
+        """x after its convolution, r in float32, both [B, T, E], and the convolution's window."""
+        x, window = self.convolution(self.input(x), segment_ids=segment_ids, state=state.window)
+        return x, jax.nn.sigmoid(self.recurrence_gate(x)), window
+
+    def log_decays(self, x, *, segment_ids=None):
+        _, r, _ = self._convolved(x, segment_ids, self._begin(x, segment_ids, None))
+        return {"gate": log_decay(r, self.Lambda[...])}
 
     def init_state(self, batch_size, max_length, dtype=jnp.float32):
         return State(
@@ -140,7 +149,7 @@ def gated_recurrence(x, r, i, Lambda, first, *, initial_state, segment_ids, meth
     x, r, i: [B, T, E]. Lambda: [E]. first: [B, T] bool, the tokens that begin a document. What came before
     them is forgotten by `linear_recurrence`, or is the empty state: here they need the root alone to be 1.
     """
-    log_a = -GATE_POWER * r * jax.nn.softplus(Lambda)[None, None, :]
+    log_a = log_decay(r, Lambda)
     root = jnp.where(first[:, :, None], 1.0, bounded_sqrt(-jnp.expm1(2.0 * log_a)))
     return linear_recurrence(
         jnp.exp(log_a),
@@ -149,6 +158,11 @@ def gated_recurrence(x, r, i, Lambda, first, *, initial_state, segment_ids, meth
         segment_ids=segment_ids,
         method=method,
     )
+
+
+def log_decay(r: jax.Array, Lambda: jax.Array) -> jax.Array:
+    """log a [B, T, E] of a gate r [B, T, E] and Λ [E]."""
+    return -GATE_POWER * r * jax.nn.softplus(Lambda)[None, None, :]
 
 
 def first_tokens(segment_ids: jax.Array | None, empty: jax.Array, length: int) -> jax.Array:

@@ -18,6 +18,7 @@ from seqmodels.mixers.base import (
     state_elements,
 )
 from seqmodels.mixers.matrix_state import MatrixState
+from seqmodels.mixers.rank_one_decay import rank_one_log_decays
 from seqmodels.nn.linear import Linear, residual_std
 from seqmodels.nn.low_rank import LowRank
 from seqmodels.nn.norms import GroupNorm, l2_norm
@@ -86,13 +87,11 @@ class RWKV7(Mixer):
     def __call__(self, x, *, segment_ids=None, state=None, rngs=None):
         state = self._begin(x, segment_ids, state)
         (of_r, of_gate, of_k, of_v, of_decay, of_alpha), window = self._shifted(x, segment_ids, state)
-        g = -STRONGEST * jax.nn.sigmoid(self.decay(of_decay))
-        alpha = jax.nn.sigmoid(self.alpha(of_alpha))
         r, k, v = self.receptance(of_r), self.key(of_k), self.value(of_v)
         wide = k.astype(jnp.float32)
-        kappa = l2_norm(self._heads(wide * self.kappa_scale[...][None, None]))
-        k = (wide * (1 + (alpha - 1) * self.alpha_scale[...][None, None])).astype(x.dtype)
-        r, k, v, g, alpha = (self._heads(y) for y in (r, k, v, g, alpha))
+        g, kappa, alpha = self._forgetting(wide, of_decay, of_alpha)
+        k = wide * (1 + (alpha.reshape(wide.shape) - 1) * self.alpha_scale[...][None, None])
+        r, k, v = (self._heads(y) for y in (r, k.astype(x.dtype), v))
         o, memory = dplr(
             r,
             k,
@@ -111,6 +110,19 @@ class RWKV7(Mixer):
         y = (self.norm(o) + bonus).reshape(*x.shape[:2], -1) * self.gate(of_gate).astype(x.dtype)
         last_id = current_id(segment_ids, state.last_id)
         return self.output(y), MatrixState(memory, (window,), last_id)
+
+    def _forgetting(self, k, of_decay, of_alpha):
+        """g, κ and α in float32, [B, T, H, K]; k float32 [B, T, H·K]."""
+        g = -STRONGEST * jax.nn.sigmoid(self.decay(of_decay))
+        kappa = l2_norm(self._heads(k * self.kappa_scale[...][None, None]))
+        return self._heads(g), kappa, self._heads(jax.nn.sigmoid(self.alpha(of_alpha)))
+
+    def log_decays(self, x, *, segment_ids=None):
+        """The key that "written" is about is κ, under which the token unlearns; k̃ is close to it."""
+        shifted, _ = self._shifted(x, segment_ids, self._begin(x, segment_ids, None))
+        _, _, of_k, _, of_decay, of_alpha = shifted
+        g, kappa, alpha = self._forgetting(self.key(of_k).astype(jnp.float32), of_decay, of_alpha)
+        return {"gate": g, **rank_one_log_decays(jnp.exp(g), -kappa, kappa * alpha, kappa)}
 
     def _shifted(self, x, segment_ids, state):
         """(x mixed with the token before by each row of `lerp`, the last token as a window [B, 1, D])."""

@@ -11,6 +11,7 @@ from seqmodels.errors import InputError
 from seqmodels.mixers.base import (
     Costs,
     Mixer,
+    at_every_token,
     check_choice,
     check_positive,
     current_id,
@@ -76,8 +77,7 @@ class S4D(Mixer):
     def __call__(self, x, *, segment_ids=None, state=None, rngs=None):
         alone = state is None
         state = self._begin(x, segment_ids, state)
-        rate = jax.lax.complex(-jnp.exp(self.A_log[...]), self.A_imag[...])
-        exponent, scale = zero_order_hold(rate, jnp.exp(self.dt_log[...])[:, None])
+        exponent, scale = self._held()
         wide = x.astype(jnp.float32)
         y, hidden = diagonal_state_space(
             wide,
@@ -90,6 +90,16 @@ class S4D(Mixer):
         y = self.output((y + self.D[...][None, None, :] * wide).astype(x.dtype))
         hidden = jnp.stack([hidden.real, hidden.imag], axis=-1)
         return y, State(hidden, current_id(segment_ids, state.last_id))
+
+    def _held(self):
+        """(ΔA, what multiplies C), [D, N/2] complex."""
+        rate = jax.lax.complex(-jnp.exp(self.A_log[...]), self.A_imag[...])
+        return zero_order_hold(rate, jnp.exp(self.dt_log[...])[:, None])
+
+    def log_decays(self, x, *, segment_ids=None):
+        """Of every complex number of the state, [B, T, D, N/2]."""
+        self._begin(x, segment_ids, None)
+        return {"gate": at_every_token(self._held()[0].real, x)}
 
     def init_state(self, batch_size, max_length, dtype=jnp.float32):
         return State(

@@ -11,6 +11,7 @@ from seqmodels.errors import InputError
 from seqmodels.mixers.base import (
     Costs,
     Mixer,
+    at_every_token,
     check_choice,
     check_positive,
     current_id,
@@ -78,12 +79,20 @@ class S5(Mixer):
 
     def __call__(self, x, *, segment_ids=None, state=None, rngs=None):
         state = self._begin(x, segment_ids, state)
-        rate = jax.lax.complex(-jnp.exp(self.A_log[...]), self.A_imag[...])
-        exponent, scale = zero_order_hold(rate, jnp.exp(self.dt_log[...]))
+        exponent, scale = self._held()
         y, hidden = self.system(
             x, jnp.exp(exponent), scale, state.hidden, segment_ids=segment_ids, method=self.method
         )
         return self.output(y), State(hidden, current_id(segment_ids, state.last_id))
+
+    def _held(self):
+        """(ΔA, what multiplies B), [N/2] complex."""
+        rate = jax.lax.complex(-jnp.exp(self.A_log[...]), self.A_imag[...])
+        return zero_order_hold(rate, jnp.exp(self.dt_log[...]))
+
+    def log_decays(self, x, *, segment_ids=None):
+        self._begin(x, segment_ids, None)
+        return {"gate": at_every_token(self._held()[0].real, x)}
 
     def init_state(self, batch_size, max_length, dtype=jnp.float32):
         return State(self.system.init_state(batch_size), jnp.zeros(batch_size, jnp.int32))

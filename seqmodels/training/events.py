@@ -14,10 +14,6 @@ from tensorboardX import summary
 from tensorboardX.event_file_writer import EventsWriter
 from tensorboardX.proto import event_pb2, summary_pb2
 
-OVERLAYS = {
-    "loss": ("train/loss", "eval/loss"),
-    "bits_per_byte": ("train/bits_per_byte", "eval/bits_per_byte"),
-}
 BY_TOKENS = ("train/loss", "train/bits_per_byte", "eval/loss", "eval/bits_per_byte", "eval/recall_area")
 
 
@@ -39,7 +35,6 @@ class EventFile:
         self._writer = EventsWriter(os.fspath(directory / "events"), f".{number}")
         start = event_pb2.SessionLog(status=event_pb2.SessionLog.SessionStatus.Value("START"))
         self._write(time.time(), step=step + 1, session_log=start)
-        self._summary(summary.custom_scalars(_layout()), 0)
         for line in lines:
             self._by_tokens(line["tokens"], line["time"], line)
         self.flush()
@@ -54,6 +49,15 @@ class EventFile:
         """Adds a text, shown as it is."""
         indented = "".join(f"    {line}\n" for line in text.split("\n"))
         self._summary(summary.text(tag, indented), step)
+        self.flush()
+
+    def layout(self, groups: dict[str, dict[str, tuple[str, ...]]]) -> None:
+        """Adds charts of several curves: regular expressions of tags, by title, by group."""
+        charts = {
+            group: {title: ["Multiline", list(tags)] for title, tags in titles.items()}
+            for group, titles in groups.items()
+        }
+        self._summary(summary.custom_scalars(charts), 0)
         self.flush()
 
     def hyperparameters(self, settings: dict[str, Any], metrics: Iterable[str]) -> None:
@@ -91,7 +95,3 @@ def _scalars(values: dict[str, float]) -> summary_pb2.Summary:
     return summary_pb2.Summary(
         value=[summary_pb2.Summary.Value(tag=tag, simple_value=value) for tag, value in values.items()]
     )
-
-
-def _layout() -> dict[str, dict[str, list]]:
-    return {"train and eval": {name: ["Multiline", list(tags)] for name, tags in OVERLAYS.items()}}

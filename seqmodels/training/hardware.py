@@ -4,7 +4,7 @@ import contextlib
 import os
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import jax
 import jax.numpy as jnp
@@ -47,6 +47,23 @@ def describe() -> str:
     processes = f" in {jax.process_count()} processes" if jax.process_count() > 1 else ""
     plural = "s" if len(devices) > 1 else ""
     return f"{devices[0].platform}, {len(devices)} device{plural} ({devices[0].device_kind}){processes}"
+
+
+def cores() -> list[int]:
+    """The cores that this process may use, by number; where the system does not say, all of them."""
+    if hasattr(os, "sched_getaffinity"):
+        return sorted(os.sched_getaffinity(0))
+    return list(range(os.cpu_count() or 1))
+
+
+def pin(to: Iterable[int]) -> None:
+    """Keeps this process on some cores, where the system can; before the first use of a device.
+
+    JAX sizes its pools of threads by the cores that the process may use, when it makes the device: on one
+    core there is one thread, and no work is parted that would only wait for its parts.
+    """
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, to)
 
 
 def set_precision(dtype: str) -> None:

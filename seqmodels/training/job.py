@@ -1,6 +1,7 @@
 """What a config comes to before anything is computed: shapes, functions, and where arrays live."""
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
@@ -17,14 +18,14 @@ from seqmodels.training.compilation import Compiled, compile_step
 from seqmodels.training.mesh import by_rows, make_mesh, replicated
 from seqmodels.training.norms import kinds_of_layers
 from seqmodels.training.optimizers import Optimizer
-from seqmodels.training.step import TrainState, initial_state, make_step
+from seqmodels.training.step import Dials, TrainState, initial_state, make_dials, make_step
 
 
 class DataSource(Protocol):
     """What `train.data` refers to: where the batches come from.
 
     Attributes:
-        kind: "text" or "recall", which decides how the model is evaluated.
+        kind: "text", "recall" or "mixture", which decides how the model is evaluated.
         vocab_size: token ids lie below it.
         fingerprint: a hash of content, tokenizer and settings.
     """
@@ -54,10 +55,13 @@ class Job:
         params: their shapes and dtypes.
         decays: which of them take weight decay; the same tree.
         state: shapes, dtypes and shardings of the training state.
-        new_state: makes the state of step 0, from given parameters or from the seed.
-        step: `(state, batch) -> (state, metrics)`, not compiled.
+        seed: of parameters, data order and dropout.
+        dials: the seed and the learning rate as arguments of the step, on the devices.
+        make_state: makes the state of step 0, from given parameters or from a seed.
+        step: `(state, batch, dials) -> (state, metrics)`, not compiled.
         batch: shapes, dtypes and shardings of a batch.
-        stream: of batches, at its start.
+        make_stream: makes the batches of a seed.
+        stream: those of this seed, at their start.
         mesh: the devices.
         accumulation: micro-batches in a batch.
         vocab_size: ids lie below it.
@@ -67,9 +71,12 @@ class Job:
     params: Any
     decays: Any
     state: TrainState
-    new_state: Callable[[Any | None], TrainState]
+    seed: int
+    dials: Dials
+    make_state: Callable[[Any | None, int], TrainState]
     step: Callable
     batch: dict[str, jax.ShapeDtypeStruct]
+    make_stream: Callable[[int], Any]
     stream: Any
     mesh: Mesh
     accumulation: int
@@ -90,9 +97,18 @@ class Job:
         """Tokens in a row."""
         return self.batch["tokens"].shape[2]
 
+    def variant(self, seed: int, learning_rate: float) -> "Job":
+        """The job of another seed and learning rate, which the same compiled step serves."""
+        dials = jax.device_put(make_dials(seed, learning_rate), replicated(self.mesh))
+        return dataclasses.replace(self, seed=seed, dials=dials, stream=self.make_stream(seed))
+
+    def new_state(self, initial: Any | None = None) -> TrainState:
+        """The state of step 0, from given parameters or from the seed."""
+        return self.make_state(initial, self.seed)
+
     def compile(self, *, deterministic: bool) -> Compiled:
         """The step, compiled."""
-        return compile_step(self.step, self.state, self.batch, deterministic=deterministic)
+        return compile_step(self.step, self.state, self.batch, self.dials, deterministic=deterministic)
 
     def place(self, batch: dict[str, np.ndarray]) -> dict[str, jax.Array]:
         """Checks the ids of this process's rows and puts them on the devices."""
@@ -115,8 +131,7 @@ def make_job(
 
     Raises:
         InputError: rows that do not spread over the devices, too little data, ids outside the vocabulary,
-            settings
-            that the model refuses.
+            settings that the model refuses.
     """
     batches.check_rows(batch_size, accumulation, jax.device_count())
     batches.check_size(batch_size, row_length, jax.process_count())
@@ -127,13 +142,18 @@ def make_job(
         raise InputError(
             f"train.row_length = {row_length} is longer than LanguageModel.max_positions = {longest}."
         )
-    stream = data.stream(batch_size, row_length, seed, jax.process_index(), jax.process_count())
-    update = optimizer.build(decays, steps)
+
+    def make_stream(seed: int) -> Any:
+        return data.stream(batch_size, row_length, seed, jax.process_index(), jax.process_count())
+
+    stream = make_stream(seed)
+    update_at = functools.partial(optimizer.build, decays, steps)
+    update = update_at(optimizer.learning_rate)
 
     def on_devices(leaf: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
         return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=replicated(mesh))
 
-    def new_state(initial: Any | None) -> TrainState:
+    def make_state(initial: Any | None, seed: int) -> TrainState:
         if initial is None:
             _, initial, _ = build(model, data.vocab_size, seed)
         return jax.device_put(initial_state(initial, update), replicated(mesh))
@@ -144,9 +164,12 @@ def make_job(
         params=params,
         decays=decays,
         state=jax.tree.map(on_devices, state),
-        new_state=new_state,
-        step=make_step(graphdef, kinds_of_layers(graphdef, params), update, seed=seed),
+        seed=seed,
+        dials=jax.device_put(make_dials(seed, optimizer.learning_rate), replicated(mesh)),
+        make_state=make_state,
+        step=make_step(graphdef, kinds_of_layers(graphdef, params), update_at),
         batch=_batch_shapes(stream, data.vocab_size, accumulation, mesh),
+        make_stream=make_stream,
         stream=stream,
         mesh=mesh,
         accumulation=accumulation,

@@ -7,6 +7,7 @@ from typing import Any
 
 from seqmodels.errors import CheckpointWriteError
 from seqmodels.training.best import CRITERIA
+from seqmodels.training.dashboard import layout
 from seqmodels.training.events import EventFile
 from seqmodels.training.metrics_file import MetricsFile, read
 from seqmodels.training.run_directory import RunDirectory
@@ -14,7 +15,7 @@ from seqmodels.training.terminal import Terminal
 
 
 class Log:
-    """Writes scalars and texts of a run that goes on after `step` of `steps` updates.
+    """Writes scalars and texts of a run that goes on after `step` updates; closes the terminal too.
 
     What an earlier process logged beyond `step` is taken back. Each call leaves its lines on disk.
 
@@ -22,16 +23,19 @@ class Log:
         CheckpointWriteError: from any call, when the disk does not take a line.
     """
 
-    def __init__(self, run: RunDirectory, step: int, steps: int):
+    def __init__(self, run: RunDirectory, step: int, terminal: Terminal):
         with _write_errors("was not opened"):
             self._metrics = MetricsFile(run.metrics_file, step)
             self._events = EventFile(run.path, step, read(run.metrics_file))
-        self._terminal = Terminal(step, steps)
+        self._terminal = terminal
 
-    def begin(self, config_text: str, hyperparameters: dict[str, Any]) -> None:
-        """Writes what TensorBoard shows beside the curves: the config and the row in the table of runs."""
+    def begin(self, config_text: str, hyperparameters: dict[str, Any], kind: str) -> None:
+        """Writes what TensorBoard shows beside the curves: the config, the row in the table of runs, and the
+        charts that runs on data of this kind are compared by.
+        """
         with _write_errors("was not begun"):
             self._events.text("config", config_text, 0)
+            self._events.layout(layout(kind))
             self._events.hyperparameters(hyperparameters, ("train/loss", *CRITERIA))
 
     def scalars(self, step: int, tokens: int, values: dict[str, float]) -> None:

@@ -66,11 +66,17 @@ class Optimizer:
         if self.clip_norm == 0:
             raise InputError(f"{name}.clip_norm = 0 would stop all learning; None does not clip.")
 
-    def build(self, decays: Any, steps: int) -> Update:
-        """The update for a run of `steps`; `decays` is True for each parameter that weight decay acts on."""
+    def build(self, decays: Any, steps: int, learning_rate: float | jax.Array | None = None) -> Update:
+        """The update for a run of `steps`.
+
+        Args:
+            decays: True for each parameter that weight decay acts on.
+            steps: updates in all.
+            learning_rate: the peak, traced or not, in place of the optimizer's own.
+        """
         rates = schedule(
             self.schedule,
-            learning_rate=self.learning_rate,
+            learning_rate=self.learning_rate if learning_rate is None else learning_rate,
             steps=steps,
             warmup_steps=self.warmup_steps,
             final_fraction=self.final_fraction,

@@ -2,17 +2,21 @@
 
 import dataclasses
 import importlib.metadata
+import json
 import platform
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import jax
 
-from seqmodels import accounting
+from seqmodels import accounting, config
 from seqmodels.training.job import DataSource, Job
 from seqmodels.training.optimizers import Optimizer
+from seqmodels.training.run_directory import RunDirectory
+from seqmodels.training.settings import Settings
 
 PACKAGES = (
     "seqmodels", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "grain", "datasets", "tokenizers",
@@ -25,6 +29,7 @@ def run_information(job: Job, data: DataSource) -> dict[str, Any]:
     device = jax.devices()[0]
     parts = accounting.parameters_by_part(job.params)
     return {
+        "seed": job.seed,
         "command": sys.argv,
         "git": _revision(),
         "versions": {"python": platform.python_version(), **{name: _version(name) for name in PACKAGES}},
@@ -41,8 +46,18 @@ def run_information(job: Job, data: DataSource) -> dict[str, Any]:
     }
 
 
-def hyperparameters(job: Job, optimizer: Optimizer, **settings: Any) -> dict[str, Any]:
+def record(run: RunDirectory, loaded: config.Config, facts: dict[str, Any], step: int) -> None:
+    """Writes what was asked, what was used, and what with; keeps the list of starts, each at a step."""
+    known = (run.path / "run.json").is_file()
+    starts = [*(run.information()["starts"] if known else ()), {"time": time.time(), "step": step}]
+    run.write("config.gin", loaded.text)
+    run.write("operative.gin", config.operative_text())
+    run.write("run.json", json.dumps({**facts, "starts": starts}, indent=1))
+
+
+def hyperparameters(job: Job, settings: Settings) -> dict[str, Any]:
     """The row of a run in TensorBoard's table of runs; all runs have the same keys."""
+    optimizer = settings.optimizer
     mixers = [type(job.model.layers.block(layer).mixer).__name__ for layer in range(job.model.layers.depth)]
     common = {field.name: getattr(optimizer, field.name) for field in dataclasses.fields(Optimizer)}
     return {
@@ -53,7 +68,9 @@ def hyperparameters(job: Job, optimizer: Optimizer, **settings: Any) -> dict[str
         "parameters": sum(leaf.size for leaf in jax.tree.leaves(job.params)),
         "optimizer": type(optimizer).__name__,
         **common,
-        **settings,
+        "seed": job.seed,
+        "steps": settings.steps,
+        **settings.sizes,
     }
 
 

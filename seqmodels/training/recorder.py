@@ -49,6 +49,10 @@ class Recorder:
         self._tokens = tokens
         self._window = _Window(step, tokens)
 
+    def due(self, step: int) -> bool:
+        """Whether a line is due after update `step`."""
+        return self._plan.logs(step)
+
     def add(self, step: int, metrics: Metrics) -> None:
         """Takes the metrics of update `step` as they are on the device."""
         self._pending.append((step, metrics))

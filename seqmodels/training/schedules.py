@@ -26,7 +26,7 @@ Schedule = Callable[[jax.Array], jax.Array]  # int32 count of updates made -> fl
 def schedule(
     name: Name,
     *,
-    learning_rate: float,
+    learning_rate: float | jax.Array,
     steps: int,
     warmup_steps: int,
     final_fraction: float,

@@ -65,4 +65,6 @@ def _of_data(data: DataSource) -> report.Rows:
         sizes = {name: about.pop(f"{split}_{name}", None) for name in ("documents", "tokens", "bytes")}
         if any(sizes.values()):
             found.append((split, ", ".join(f"{size:,} {name}" for name, size in sizes.items())))
-    return [("data", ", ".join(f"{name} {value}" for name, value in about.items() if value)), *found]
+    # Lists, the parts of a mixture or the stages of a curriculum with all their settings, are for run.json.
+    shown = {name: value for name, value in about.items() if value and not isinstance(value, list)}
+    return [("data", ", ".join(f"{name} {value}" for name, value in shown.items())), *found]

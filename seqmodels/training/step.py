@@ -31,6 +31,19 @@ class TrainState(NamedTuple):
     tokens: jax.Array
 
 
+class Dials(NamedTuple):
+    """What runs that share one compiled step can differ in.
+
+    Attributes:
+        key: uint32, the words of the root of dropout's keys: a key itself cannot be put on other processes'
+            devices.
+        learning_rate: float32, the peak of the schedule.
+    """
+
+    key: jax.Array
+    learning_rate: jax.Array
+
+
 class Metrics(NamedTuple):
     """What an update reports, as arrays on the device.
 
@@ -51,6 +64,11 @@ class Metrics(NamedTuple):
     update_norms: dict[str, jax.Array]
 
 
+def make_dials(seed: int, learning_rate: float) -> Dials:
+    """Those of a run."""
+    return Dials(jax.random.key_data(jax.random.key(seed)), jnp.asarray(learning_rate, jnp.float32))
+
+
 def initial_state(params: Any, update: Update) -> TrainState:
     """The state before the first update."""
     zero = jnp.zeros((), jnp.int32)
@@ -63,21 +81,20 @@ def count_tokens(tokens: Any) -> int:
 
 
 def make_step(
-    graphdef: nnx.GraphDef, kinds: Any, update: Update, *, seed: int
-) -> Callable[[TrainState, dict[str, jax.Array]], tuple[TrainState, Metrics]]:
-    """The function `(state, batch) -> (state, metrics)` to compile, with the state donated.
+    graphdef: nnx.GraphDef, kinds: Any, update_at: Callable[[jax.Array], Update]
+) -> Callable[[TrainState, dict[str, jax.Array], Dials], tuple[TrainState, Metrics]]:
+    """The function `(state, batch, dials) -> (state, metrics)` to compile, with the state donated.
 
     The batch holds micro-batches `[accumulation, B, ...]`. The loss is the sum of all token losses over the
     sum of all weights, so that it does not depend on how rows are parted into micro-batches and devices. The
     dropout key of a micro-batch is a function of seed, step and its index: nothing random needs to be stored.
+    Seed and learning rate are arguments, so that runs that differ in nothing else share a program.
 
     Args:
         graphdef: of the model.
         kinds: a tree like the parameters that names the kind of layer of each.
-        update: the optimizer.
-        seed: of dropout.
+        update_at: the optimizer, for a peak of the learning rate.
     """
-    root = jax.random.key(seed)
 
     def loss_of(params: Any, batch: dict[str, jax.Array], total: jax.Array, key: jax.Array) -> jax.Array:
         """This micro-batch's share of the loss: its token losses over the weights of the whole batch."""
@@ -110,8 +127,10 @@ def make_step(
         sums, _ = jax.lax.scan(add, zeros, (jnp.arange(count, dtype=jnp.int32), batches))
         return sums
 
-    def step(state: TrainState, batches: dict[str, jax.Array]) -> tuple[TrainState, Metrics]:
-        loss, gradients = gradient(state.params, batches, jax.random.fold_in(root, state.step))
+    def step(state: TrainState, batches: dict[str, jax.Array], dials: Dials) -> tuple[TrainState, Metrics]:
+        update = update_at(dials.learning_rate)
+        key = jax.random.fold_in(jax.random.wrap_key_data(dials.key), state.step)
+        loss, gradients = gradient(state.params, batches, key)
         updates, opt_state = update(gradients, state.opt_state, state.params)
         params = optax.apply_updates(state.params, updates)
         tokens = _add_tokens(state.tokens, jnp.sum(batches["segment_ids"] > 0, dtype=jnp.int32))

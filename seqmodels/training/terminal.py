@@ -15,7 +15,7 @@ SHOWN = {  # tag: how it reads
 EVALUATED = {
     "eval/bits_per_byte": "bits/byte {:.3f}",
     "eval/perplexity": "perplexity {:.1f}",
-    "eval/recall_area": "recall by delay {:.3f}",
+    "eval/recall_area": "recall area {:.3f}",
     "eval/recall_area_interference": "by interference {:.3f}",
 }
 

@@ -2,89 +2,55 @@
 
 import contextlib
 import gc
-import json
 import signal
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import gin
 import jax
 from jax.experimental import multihost_utils
 
 from seqmodels import config
 from seqmodels.data.prefetch import Prefetch
+from seqmodels.data.text import text_of
 from seqmodels.errors import Interrupted
-from seqmodels.language_model import ModelClass
 from seqmodels.training import hardware, loop, report, startup
 from seqmodels.training.checkpoints import Checkpoints, Restored, restore_params
 from seqmodels.training.checkpoints import steps as steps_of
 from seqmodels.training.compilation import Compiled, use_cache
 from seqmodels.training.evaluator import Evaluator
 from seqmodels.training.interruption import Interruption
-from seqmodels.training.job import DataSource, Job, make_job
+from seqmodels.training.job import DataSource, Job
 from seqmodels.training.log import Log
-from seqmodels.training.optimizers import Optimizer
 from seqmodels.training.plan import Plan
 from seqmodels.training.profiler import Profiler
-from seqmodels.training.provenance import hyperparameters, run_information
+from seqmodels.training.provenance import hyperparameters, record, run_information
 from seqmodels.training.recorder import Recorder, Units
 from seqmodels.training.run_directory import Lock, RunDirectory, is_run, write_whole
+from seqmodels.training.settings import configured
 from seqmodels.training.start import Resume, check_data, check_start
 from seqmodels.training.step import count_tokens
+from seqmodels.training.terminal import Terminal
 
 
-@gin.configurable(denylist=["path", "loaded", "resume", "check", "interruption"])
 def train(
-    path: Path | None,
-    loaded: config.Config,
-    resume: Resume,
-    check: bool,
-    interruption: Interruption,
-    *,
-    model: ModelClass = gin.REQUIRED,
-    data: DataSource = gin.REQUIRED,
-    optimizer: Optimizer = gin.REQUIRED,
-    steps: int = gin.REQUIRED,
-    batch_size: int = gin.REQUIRED,
-    row_length: int = gin.REQUIRED,
-    seed: int = 0,
-    accumulation: int = 1,
-    log_every: int = 10,
-    evaluate_every: int | None = None,
-    checkpoint_every: int = 1000,
-    profile_steps: tuple[int, int] | None = None,
-    initial_parameters: str | None = None,
-    deterministic: bool = False,
+    path: Path | None, loaded: config.Config, resume: Resume, check: bool, interruption: Interruption
 ) -> None:
-    """Trains a model, or goes on where an earlier process stopped.
+    """Trains the model of a config, or goes on where an earlier process stopped.
 
     Args:
         path: the run directory; None only with `check`.
-        loaded: the config that these arguments come from.
+        loaded: the config, the last that was loaded; what it can say is in `settings`.
         resume: see `start`.
         check: resolve, compile and report, and stop before the first step, with nothing written.
         interruption: watches for signals.
-        model: a reference to LanguageModel.
-        data: what to train on.
-        optimizer: AdamW or Muon.
-        steps: updates in all.
-        batch_size: rows an update, over all micro-batches, devices and processes.
-        row_length: tokens in a row.
-        seed: of parameters, data order and dropout.
-        accumulation: micro-batches that an update's rows are parted into, to save memory.
-        log_every: updates between lines of metrics.
-        evaluate_every: updates between evaluations; None never evaluates.
-        checkpoint_every: updates between checkpoints; the last update always has one.
-        profile_steps: first and last update to trace for TensorBoard's profile tab.
-        initial_parameters: another run's directory, whose newest parameters this run starts from at step 0.
-        deterministic: on a GPU, only kernels that give the same bits each time.
 
     Raises:
         InputError, NonFiniteError, CheckpointWriteError, Interrupted: see `seqmodels.errors`.
     """
-    plan = Plan(steps, log_every, checkpoint_every, evaluate_every, profile_steps)
+    settings = configured()
+    data, steps, evaluate_every = settings.data, settings.steps, settings.evaluate_every
+    plan = Plan(steps, settings.log_every, settings.checkpoint_every, evaluate_every, settings.profile_steps)
     hardware.check_platform()
     primary = jax.process_index() == 0
     say = print if primary else _silent
@@ -94,20 +60,22 @@ def train(
         if primary and not check:
             stack.enter_context(Lock(path))
         use_cache()
-        if path is not None and data.kind == "text" and steps_of(path / "checkpoints"):
-            data.tokenizer.restore(RunDirectory(path).tokenizer)
+        text = text_of(data)
+        if path is not None and text is not None and steps_of(path / "checkpoints"):
+            text.tokenizer.restore(RunDirectory(path).tokenizer)
         data.prepare(say=say)
         if path is not None:
             check_data(path, data)
-        sizes = {"batch_size": batch_size, "row_length": row_length, "accumulation": accumulation}
-        stack.enter_context(hardware.memory_errors(**sizes))
-        job = make_job(model, data, optimizer, steps=steps, seed=seed, **sizes)
+        stack.enter_context(hardware.memory_errors(**settings.sizes))
+        job = settings.job()
         hardware.set_precision(job.model.dtype)
         if check:
-            _compile_and_report(job, data, plan, 0, deterministic, say)
+            _compile_and_report(job, data, plan, 0, settings.deterministic, say)
             return
 
-        initial = None if steps_of(path / "checkpoints") else _initial_parameters(initial_parameters, job)
+        initial = None
+        if not steps_of(path / "checkpoints"):
+            initial = initial_parameters(settings.initial_parameters, job)
         run = _open(path, loaded)
         checkpoints = stack.enter_context(contextlib.closing(Checkpoints(run)))
         begun = _begin(job, checkpoints, initial, say)
@@ -117,15 +85,16 @@ def train(
             return
 
         if primary:
-            if data.kind == "text":
-                data.tokenizer.save(run.tokenizer)
-            _record(run, loaded, {"seed": seed, **run_information(job, data)}, begun.step)
-        compiled, units = _compile_and_report(job, data, plan, begun.step, deterministic, say)
+            if text is not None:
+                text.tokenizer.save(run.tokenizer)
+            record(run, loaded, run_information(job, data), begun.step)
+        compiled, units = _compile_and_report(job, data, plan, begun.step, settings.deterministic, say)
         log = None
         if primary:
-            log = stack.enter_context(contextlib.closing(Log(run, begun.step, steps)))
+            terminal = Terminal(begun.step, steps)
+            log = stack.enter_context(contextlib.closing(Log(run, begun.step, terminal)))
             if begun.step == 0:
-                log.begin(loaded.text, hyperparameters(job, optimizer, seed=seed, steps=steps, **sizes))
+                log.begin(loaded.text, hyperparameters(job, settings), data.kind)
         tokens = count_tokens(jax.device_get(begun.state.tokens))
         recorder = Recorder(log, units, plan, step=begun.step, tokens=tokens)
         gc.collect()
@@ -134,13 +103,19 @@ def train(
             begun,
             plan=plan,
             batches=stack.enter_context(Prefetch(job.stream)),
-            update=lambda state, batch: compiled.function(state, job.place(batch)),
-            evaluate=Evaluator(job.graphdef, data, recorder, batch_size=batch_size, row_length=row_length),
+            update=lambda state, batch: compiled.function(state, job.place(batch), job.dials),
+            evaluate=Evaluator(
+                job.graphdef,
+                data,
+                recorder,
+                batch_size=settings.batch_size,
+                row_length=settings.row_length,
+            ),
             evaluated=evaluated,
             checkpoints=checkpoints,
             recorder=recorder,
             interruption=interruption,
-            profiler=stack.enter_context(contextlib.closing(Profiler(profile_steps, run.path))),
+            profiler=stack.enter_context(contextlib.closing(Profiler(settings.profile_steps, run.path))),
         )
         checkpoints.wait()
     if stopped < steps or interruption.requested is not None:
@@ -163,7 +138,7 @@ def _open(path: Path, loaded: config.Config) -> RunDirectory:
     return RunDirectory(path)
 
 
-def _initial_parameters(source: str | None, job: Job) -> Any | None:
+def initial_parameters(source: str | None, job: Job) -> Any | None:
     """The newest parameters of another run, if one is named."""
     if source is None:
         return None
@@ -187,12 +162,3 @@ def _compile_and_report(
     compiled = job.compile(deterministic=deterministic)
     report.show(startup.rows(job, data, compiled, units, ceiling_source, step=step, steps=plan.steps), say)
     return compiled, units
-
-
-def _record(run: RunDirectory, loaded: config.Config, facts: dict[str, Any], step: int) -> None:
-    """Writes what was asked, what was used, and what with; keeps the list of starts."""
-    known = (run.path / "run.json").is_file()
-    starts = [*(run.information()["starts"] if known else ()), {"time": time.time(), "step": step}]
-    run.write("config.gin", loaded.text)
-    run.write("operative.gin", config.operative_text())
-    run.write("run.json", json.dumps({**facts, "starts": starts}, indent=1))

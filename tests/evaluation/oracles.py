@@ -111,6 +111,14 @@ class Ids:
         return bytes(len(ids))
 
 
+class FirstBinding(Copier):
+    """Answers with the value that first followed the key: stale where the key was written again."""
+
+    def _answer(self, row, position):
+        earlier = np.flatnonzero(row[:position] == row[position]) + 1
+        return next((row[p] for p in earlier if row[p] in self._values), None)
+
+
 class KeyValueMemory(Copier):
     """A d x d matrix that writes each pair of a row and is read by the query's key; values are decoded by the
     largest inner product. Keys are random unit vectors, drawn anew for each row; values are Gaussian.
@@ -130,11 +138,12 @@ class KeyValueMemory(Copier):
         vectors = self._random.normal(size=(batch, self.vocab_size, self._width))
         rows = np.arange(batch)
         state = np.zeros((batch, self._width, self._width))
-        for place in range(0, int(positions.min()), 2):
+        for place in range(0, int(positions.max()), 2):
             k, v = keys[rows, tokens[:, place]], vectors[rows, tokens[:, place + 1]]
             if self._rule == "delta":
                 v = v - np.einsum("bk,bkv->bv", k, state)
-            state += np.einsum("bk,bv->bkv", k, v)
+            pair = np.einsum("bk,bv->bkv", k, v)
+            state += np.where(place < positions[:, 0], 1.0, 0.0)[:, None, None] * pair
         read = np.einsum("bnk,bkv->bnv", keys[rows[:, None], tokens[rows[:, None], positions]], state)
         out = np.full((*positions.shape, self.vocab_size), -np.inf, np.float32)
         out[..., self._values] = np.einsum("bnv,bcv->bnc", read, vectors[:, self._values])

@@ -82,6 +82,20 @@ def test_carried_state_is_the_whole_document(model):
     assert abs(reset.nll_sum - whole.nll_sum) > 1e-5 * whole.nll_sum
 
 
+def test_order_and_batch_change_nothing_without_a_start_token(linear):
+    """Documents of 3, 9, 1 and 17 tokens have 26 targets then, in whatever order and batch they come."""
+    texts = np.split(STORE.tokens, STORE.offsets[1:-1])
+    sums = []
+    for order, batch_size in (((0, 1, 2, 3), 1), ((3, 2, 0, 1), 2), ((2, 0, 3, 1), 8)):
+        store = Store([texts[d] for d in order])
+        result = perplexity.disjoint(
+            ModelScorer(*linear), store, Ids(END), window=8, batch_size=batch_size, start_token=False
+        )
+        assert result.tokens_scored == 26
+        sums.append(result.nll_sum)
+    assert sums == pytest.approx([sums[0]] * 3, abs=1e-4)
+
+
 def test_on_a_mesh_as_on_one_device(linear):
     """Rows split over devices, an uneven batch, and a guard against implicit transfers: the same figures."""
     graphdef, params = linear
@@ -142,7 +156,8 @@ def test_recall_of_a_real_model():
     task = RecallAtDistance(pairs=2, fillers=(0, 1), queries_per_row=2, keys=8, values=8, filler_tokens=4)
     graphdef, params = make(LinearAttention, vocab_size=task.vocab_size)
     scorer = ModelScorer(graphdef, params)
-    result = recall.measure(scorer, task, training_length=8, longest=16, batch_size=8, rows=12)
+    result = recall.measure(scorer, task, training_length=8, longest=16, batch_size=8, rows=12, cell_rows=2)
+    assert result.bits.state_elements == scorer.state_elements(2 * result.bits.best.pairs + 2) > 0
     made = task.rows("test", 0, 12, row_length=8, interference=0, fillers=0, pairs=2)
     logits, _ = nnx.merge(graphdef, params)(
         made.batch["tokens"], segment_ids=np.asarray(made.batch["segment_ids"])
@@ -168,7 +183,9 @@ def test_positions_end_where_the_model_does():
 
 def test_suites_that_do_not_fit_are_refused():
     """A misspelt suite, or one for other data, must not be left out in silence."""
-    assert suites.choose(None, "text") == ("perplexity", "positions", "repeat")
+    of_text = ("perplexity", "positions", "repeat", "ngram_hits", "needle", "memory")
+    assert suites.choose(None, "text") == of_text
+    assert suites.choose(["text"], "text") == ("repeat", "ngram_hits", "needle")
     assert suites.choose(["recall", "recall"], "text") == ("repeat",)
     assert suites.choose(["recall"], "recall") == ("recall",)
     with pytest.raises(InputError, match="no suite 'perplexy'"):

@@ -110,6 +110,43 @@ def test_scored_count_without_a_start_token():
     assert result.end_of_text_targets == 4
 
 
+@pytest.mark.parametrize("protocol", ["strided", "stateful"])
+def test_table_shows_what_each_token_was_conditioned_on(protocol):
+    """Of the first token it makes the difference of 39 and 17 million; nothing else may change with it."""
+    options = {"window": 4, "batch_size": 2, "per_token": True}
+    if protocol == "strided":
+        options["stride"] = 2
+    score = getattr(perplexity, protocol)
+    store = Store([STREAM, [3, 2, 1]])
+    scorer = ContextFree([0.4, 0.2, 0.1, 0.1, 0.2])
+    found, without = (score(scorer, store, Ids(4), **options, start_token=start) for start in (True, False))
+    table = found.table
+    np.testing.assert_array_equal(table["document"], [0] * 11 + [1] * 4)
+    np.testing.assert_array_equal(table["position"], [*range(11), *range(4)])
+    np.testing.assert_array_equal(table["conditioning_id"], [4, *STREAM, 4, 3, 2, 1])
+    np.testing.assert_array_equal(table["token_id"], [*STREAM, 4, 3, 2, 1, 4])
+    text = table["token_id"] != 4
+    assert table["nll_nats"][text].sum(dtype=np.float64) == pytest.approx(found.nll_sum, rel=1e-12)
+    later = table["position"] > 0
+    for name in ("document", "conditioning_id", "token_id", "nll_nats"):
+        np.testing.assert_array_equal(table[name][later], without.table[name])
+    assert "table" not in found.summary()
+
+
+def test_carried_state_is_named():
+    """A full cache and a state of one size are two protocols; windows that begin anew carry nothing."""
+    scorer = ContextFree([1 / 2, 1 / 4, 1 / 8, 1 / 8, 0.0])
+    options = {"window": 4, "batch_size": 2}
+    assert perplexity.disjoint(scorer, Store([STREAM]), Ids(4), **options).carried is None
+    for width, kind in (
+        (lambda length: 3 * length, "a full cache, 33"),
+        (lambda _: 7, "a state of one size, 7"),
+    ):
+        scorer.init_state = lambda batch, length, width=width: np.zeros((batch, width(length)), np.float32)
+        carried = perplexity.stateful(scorer, Store([STREAM]), Ids(4), **options).carried
+        assert carried == f"{kind} numbers for the longest document of 11 inputs"
+
+
 def test_sample_is_fixed_exact_and_cut_short():
     """Evaluations during training must score the same tokens each time, and exactly as many as asked for."""
     generator = np.random.default_rng(2)

@@ -9,7 +9,7 @@ import numpy as np
 from seqmodels.language_model import LanguageModel, build
 from seqmodels.training.norms import kinds_of_layers
 from seqmodels.training.optimizers import AdamW, Optimizer
-from seqmodels.training.step import TrainState, initial_state, make_step
+from seqmodels.training.step import TrainState, initial_state, make_dials, make_step
 
 VOCABULARY = 61
 
@@ -27,10 +27,11 @@ def tiny(optimizer: Optimizer | None = None, *, steps: int = 8, seed: int = 0, *
     """A model of one layer and width 32, unless said otherwise; the step is jitted, its state not donated."""
     model = {"width": 32, "depth": 1, **model}
     graphdef, params, decays = build(partial(LanguageModel, **model), VOCABULARY, seed)
-    update = (optimizer or AdamW()).build(decays, steps)
+    optimizer = optimizer or AdamW()
     kinds = kinds_of_layers(graphdef, params)
-    step = make_step(graphdef, kinds, update, seed=seed)
-    return Tiny(jax.jit(step), initial_state(params, update), graphdef, kinds)
+    step = make_step(graphdef, kinds, partial(optimizer.build, decays, steps))
+    step = partial(step, dials=make_dials(seed, optimizer.learning_rate))
+    return Tiny(jax.jit(step), initial_state(params, optimizer.build(decays, steps)), graphdef, kinds)
 
 
 def random_batch(rows: int, length: int, seed: int = 0) -> dict[str, np.ndarray]:

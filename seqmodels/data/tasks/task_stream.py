@@ -1,6 +1,6 @@
 """Training batches of a task whose rows are made as they are asked for."""
 
-from typing import Protocol
+from typing import Any
 
 import numpy as np
 
@@ -8,25 +8,19 @@ from seqmodels.data.packing import Batch, process_share
 from seqmodels.data.random_bits import check_seed
 
 
-class Task(Protocol):
-    """Rows as a pure function of (settings, seed, split, index)."""
-
-    def rows(self, split: str, first: int, count: int, *, seed: int, row_length: int): ...
-
-
 class TaskStream:
     """This process's share of each global batch, without end and without a row twice."""
 
     def __init__(
         self,
-        task: Task,
+        task: Any,
         batch_size: int,
         row_length: int,
         seed: int,
         process_index: int = 0,
         process_count: int = 1,
     ):
-        """batch_size: rows of all processes, a multiple of process_count."""
+        """task: has `rows`. batch_size: rows of all processes, a multiple of process_count."""
         check_seed(seed)
         self._share: np.ndarray = process_share(batch_size, process_index, process_count)
         self._task, self._batch_size, self._row_length, self._seed = task, batch_size, row_length, seed

@@ -18,7 +18,7 @@ MIXED = {
 
 def read_row(task, tokens, segment_ids, pairs, fillers):
     """A row taken apart by its layout: ({key: (value, place of the value)}, fillers, queries)."""
-    length = 2 * pairs + fillers + task.queries_per_row
+    length = 2 * pairs + fillers + task.settings["queries_per_row"]
     assert segment_ids.tolist() == [1] * length + [0] * (len(tokens) - length)
     tokens = tokens[:length].tolist()
     written = {tokens[2 * j]: (tokens[2 * j + 1], 2 * j + 1) for j in range(pairs)}
@@ -153,8 +153,8 @@ def test_the_stream_is_the_rows_and_resumes_for_any_number_of_processes():
 
 def test_the_defaults_are_those_of_the_documented_task():
     task = RecallAtDistance()
-    assert (task.pairs, task.vocab_size, task.queries_per_row) == ((4,), 256, 20)
-    assert task.longest_row == 2 * 4 + 31 + 20 <= 64
+    assert (task.settings["pairs"], task.vocab_size, task.settings["queries_per_row"]) == ((4,), 256, 20)
+    assert task.row_tokens() == 2 * 4 + 31 + 20 <= 64
     assert task.fingerprint != RecallAtDistance(pairs=5).fingerprint
 
 
@@ -178,7 +178,7 @@ def test_settings_that_make_no_row_are_refused(settings, message):
 
 
 def test_a_row_longer_than_the_row_length_is_refused():
-    with pytest.raises(InputError, match=r"up to 59 tokens .*row_length is 58"):
+    with pytest.raises(InputError, match=r"up to 59 tokens .*row_length is\s58"):
         RecallAtDistance().stream(4, 58, 0)
     with pytest.raises(InputError, match="up to 528 tokens"):
         RecallAtDistance().rows("test", 0, 1, fillers=500, row_length=64)

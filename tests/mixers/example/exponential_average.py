@@ -6,7 +6,15 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from seqmodels.mixers.base import Costs, Mixer, check_choice, current_id, register, state_elements
+from seqmodels.mixers.base import (
+    Costs,
+    Mixer,
+    at_every_token,
+    check_choice,
+    current_id,
+    register,
+    state_elements,
+)
 from seqmodels.nn.linear import Linear, residual_std
 from seqmodels.ops import linear_recurrence
 
@@ -54,6 +62,10 @@ class ExponentialAverage(Mixer):
             method=self.method,
         )
         return self.output(h.astype(x.dtype)), State(average, current_id(segment_ids, state.last_id))
+
+    def log_decays(self, x, *, segment_ids=None):
+        self._begin(x, segment_ids, None)
+        return {"gate": at_every_token(jax.nn.log_sigmoid(self.decay_bias[...]), x)}
 
     def init_state(self, batch_size, max_length, dtype=jnp.float32):
         average = jnp.zeros((batch_size, self.decay_bias.size), jnp.float32)
