@@ -12,6 +12,7 @@ sys.path.insert(1, str(Path(__file__).resolve().parent.parent))
 PARTS = {
     "ops": "the forms of every op against each other, forward and backward",
     "configs": "the steps of all configs under configs/mixers",
+    "data": "perplexity against the bare forward pass, and rows of a task against the steps that take them",
     "decode": "one token at a time from the state, behind short and long contexts",
     "sweep": "a sweep of tiny members, its members in turn, and as many runs of their own",
     "step": "the step of training against the machine's products, and the loop around it against the step",

@@ -123,6 +123,15 @@ def test_decoding_is_timed(part, monkeypatch):
     assert len(verdicts) == 1 and all(line.endswith("tokens/s") for line in lines[1:4])
 
 
+def test_evaluation_and_rows_are_timed(part, monkeypatch):
+    """Wrong here: the script breaks the day a scorer or a task changes, and nobody sees it
+    until it is needed."""
+    data, comparison = part("data"), part("comparison")
+    monkeypatch.setattr(data, "TOKENS", 5_000)
+    lines, verdicts = comparison.report(data.evaluation(width=8, depth=1), rounds=1)
+    assert len(verdicts) == 1 and all(line.endswith("tokens/s") for line in lines[1:3])
+
+
 def test_an_unknown_part_is_refused():
     """Wrong here: a typing error is answered by minutes of some other benchmark."""
     command = [sys.executable, SCRIPTS / "benchmark.py", "op"]

@@ -185,7 +185,7 @@ def horizon50(distances: np.ndarray, accuracies: np.ndarray) -> float:
     """The distance at which a curve first falls through 1/2, interpolated in log2 distance.
 
     Infinity where it reaches 1/2 and never falls within the distances measured, 0 where it never reaches 1/2.
-    A curve may begin below: a model that writes a pair one token late misses the nearest distance alone.
+    A curve may begin below: some models miss the pair right before the query, and no other.
     """
     holds = np.asarray(accuracies) >= 0.5
     falls = np.flatnonzero(holds[:-1] & ~holds[1:])
