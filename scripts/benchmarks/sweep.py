@@ -18,15 +18,14 @@ CONFIG = f"""
 include '{ROOT}/configs/base.gin'
 train.data = @RecallAtDistance()
 RecallAtDistance.pairs = 4
-train.steps = 160
+train.steps = 140
 train.batch_size = 16
 train.row_length = 64
-train.evaluate_every = 160
-train.checkpoint_every = 160
+train.evaluate_every = 140
+train.checkpoint_every = 140
 LanguageModel.width = 32
 LanguageModel.depth = 2
 LanguageModel.mixers = (@SoftmaxAttention,)
-SoftmaxAttention.conv_width = 4
 """
 
 
@@ -34,7 +33,7 @@ def comparisons():
     """One table."""
     swept, in_turn, alone = "sweep, a worker a core", "sweep, one process", "calls of train.py"
     yield Comparison(
-        f"{len(RATES) * len(SEEDS)} members of width 32, 2 layers, 160 updates of 16 rows of 64; "
+        f"{len(RATES) * len(SEEDS)} members of width 32, 2 layers, 140 updates of 16 rows of 64; "
         f"load before: {os.getloadavg()[0]:.1f}",
         (
             Contender(swept, lambda: _sweep()),

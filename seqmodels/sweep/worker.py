@@ -62,7 +62,7 @@ def work(pipe: Connection, folder: Path, cores: list[int] | None) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     if cores is not None:
         pin(cores)
-    use_cache()
+    use_cache(least_seconds=0.0)  # another worker will soon need the smallest program too
     try:
         _serve(pipe, folder)
     except _OrphanedError:

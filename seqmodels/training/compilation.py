@@ -17,11 +17,14 @@ GPU_DETERMINISM = {"xla_gpu_deterministic_ops": True, "xla_gpu_autotune_level": 
 _hits: list[str] = []
 
 
-def use_cache() -> None:
-    """Keeps compiled programs on disk, in JAX_COMPILATION_CACHE_DIR or beside the token cache."""
+def use_cache(least_seconds: float = LEAST_SECONDS) -> None:
+    """Keeps compiled programs on disk, in JAX_COMPILATION_CACHE_DIR or beside the token cache.
+
+    least_seconds: that a program took to compile.
+    """
     if jax.config.jax_compilation_cache_dir is None:
         jax.config.update("jax_compilation_cache_dir", str(cache_folder(None) / "xla"))
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", LEAST_SECONDS)
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", least_seconds)
 
 
 class Compiled(NamedTuple):
