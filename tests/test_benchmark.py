@@ -74,6 +74,7 @@ def test_every_target_names_both_figures_the_ratio_and_the_verdict(race):
     assert free.endswith("0.75 times less")
 
 
+@pytest.mark.slow
 def test_the_ops_run_forward_and_backward(part):
     """Wrong here: the script breaks the day an op's signature changes, and nobody sees it
     until it is needed."""

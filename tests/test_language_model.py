@@ -87,6 +87,7 @@ def test_layer_scan_has_the_states_of_the_plain_model():
     trees_agree(states[1], states[0])
 
 
+@pytest.mark.slow
 def test_decays_that_depend_on_depth_are_those_of_the_layer_in_a_scan():
     """The scan hands a mixer its layer as a traced number: decays made of another layer's would train."""
     pattern = (functools.partial(LightningAttention, heads=2), functools.partial(HGRN2, heads=2))

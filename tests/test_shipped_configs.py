@@ -47,7 +47,15 @@ def load(path: Path, *overrides: str) -> dict:
     return gin.get_bindings("train")
 
 
-@pytest.mark.parametrize("path", [path for path in SHIPPED if path.parent.name != "mixers"], ids=str)
+ALWAYS = ("quickstart", "transformer", "mamba")
+TRAINING = [
+    pytest.param(path, id=str(path), marks=[] if path.stem in ALWAYS else pytest.mark.slow)
+    for path in SHIPPED
+    if path.parent.name != "mixers"
+]
+
+
+@pytest.mark.parametrize("path", TRAINING)
 def test_every_shipped_config_trains(path: Path, tmp_path: Path):
     """A config that no longer fits the code is found by its first user otherwise."""
     overrides = TINY if "recall" in path.parts else TINY | TEXT

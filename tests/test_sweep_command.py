@@ -110,6 +110,7 @@ def gone(group):
     return False
 
 
+@pytest.mark.slow
 def test_a_sweep_that_is_stopped_goes_on_and_ends_with_its_table(config, tmp_path):
     """Workers that outlive the command would go on writing; members trained twice would waste hours; one that
     diverges must not end the others."""

@@ -72,6 +72,7 @@ def test_gates_survival_and_impulse_response_agree_on_one_decay():
     assert result.scalars()["eval/memory_beyond_training"] == 0
 
 
+@pytest.mark.slow
 def test_impulse_response_of_a_matrix_memory_decays_as_its_gate():
     """Read through random queries the response is noisy, and must still halve in 21.8 tokens."""
     scorer = made(partial(Retention, heads=1), vocab_size=64, feed_forward="none")
@@ -94,6 +95,7 @@ def test_whatever_the_batch():
         np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_on_a_mesh_as_on_one_device():
     """Parameters that lie on several devices, as after training on them."""
     scorer = made(LinearAttention)
@@ -104,6 +106,7 @@ def test_on_a_mesh_as_on_one_device():
     np.testing.assert_allclose(one.replacement.divergence, four.replacement.divergence, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_scanned_layers_are_measured_one_by_one():
     """Stacked parameters belong to several layers, and decays depend on which it is."""
     (one, other) = (
@@ -117,6 +120,7 @@ def test_scanned_layers_are_measured_one_by_one():
         np.testing.assert_allclose(plain.response.norms, scanned.response.norms, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_nothing_is_felt_of_later_tokens():
     """Rows end at their last query: what stands behind it is padding."""
     rows = memory_rows.of_task(TASK, rows=5, split="test", training_length=16, longest=32)
@@ -138,6 +142,7 @@ def test_kinds_are_those_of_the_task():
     np.testing.assert_array_equal(rows.target, made_rows.metadata["answer"][:, -1])
 
 
+@pytest.mark.slow
 def test_text_windows():
     """They must lie in the text, behind an end-of-text token; too short a text has none."""
     rows = memory_rows.of_text(TEXT, DATA.tokenizer, rows=5, longest=24)
@@ -160,6 +165,7 @@ def test_attention_reports_its_cache():
     assert "eval/memory_half_life" not in alone.scalars() and len(alone.scalars()) >= 2
 
 
+@pytest.mark.slow
 def test_delta_rules_report_both_directions():
     """Along the written key a token forgets more than along others."""
     (layer,) = measured(made(GatedDeltaNet)).layers

@@ -73,9 +73,9 @@ ALL = DEFAULTS + ALTERED
 
 # Of these mixers every form is tested always; of the others those that are the plain forms of a faster one
 # are left to `make test-all`, as most variants are: the tests of the ops hold each method to its equation.
-CORE = {"SoftmaxAttention", "LinearAttention", "Mamba", "GatedDeltaNet", "RWKV7"}
+CORE = {"SoftmaxAttention", "LinearAttention", "Mamba"}
 PLAIN_FORMS = {"sequential", "associative", "parallel"}
-QUICK_VARIANTS = {"", "windowed", "alibi", "relu", "unnormalised", "learned"}
+QUICK_VARIANTS = {"", "windowed"}
 
 
 def marks(subject: Subject) -> tuple:
@@ -135,12 +135,18 @@ def program(subject: Subject, changes: tuple = ()):
     return call
 
 
+def as_used(mixer: str) -> dict | None:
+    """Compiler options: where last digits are looked at, those of a run, whatever those of the tests are."""
+    rounds_hard = mixer in ("SoftmaxAttention", "CompressedAttention")
+    return {"xla_backend_optimization_level": 3} if rounds_hard else None
+
+
 @functools.cache
 def gradients(subject: Subject, changes: tuple = ()):
     """(x, cotangent, segment_ids=None) -> (y, gradients of (params, x)), compiled once a shape."""
     graphdef, params = build(subject, changes=changes)
 
-    @jax.jit
+    @functools.partial(jax.jit, compiler_options=as_used(subject.mixer))
     def run(params, x, cotangent, ids):
         y, pull = jax.vjp(lambda params, x: nnx.merge(graphdef, params)(x, segment_ids=ids)[0], params, x)
         return y, pull(cotangent)

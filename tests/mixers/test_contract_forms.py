@@ -14,6 +14,7 @@ from tests.mixers.subjects import (
     DEFAULTS,
     FORMS,
     WIDTH,
+    as_used,
     build,
     gradients,
     marks,
@@ -37,7 +38,7 @@ def reference_program(name, dtype):
         y, pull = jax.vjp(REFERENCES[name], params, x)
         return y, pull(cotangent)
 
-    return jax.jit(run)
+    return jax.jit(run, compiler_options=as_used(name))
 
 
 @functools.cache
