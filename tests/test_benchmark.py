@@ -124,6 +124,7 @@ def test_decoding_is_timed(part, monkeypatch):
     assert len(verdicts) == 1 and all(line.endswith("tokens/s") for line in lines[1:4])
 
 
+@pytest.mark.slow
 def test_evaluation_and_rows_are_timed(part, monkeypatch):
     """Wrong here: the script breaks the day a scorer or a task changes, and nobody sees it
     until it is needed."""

@@ -153,6 +153,7 @@ def test_text_windows():
     assert memory_rows.of_text(Store([np.zeros(10, int)]), DATA.tokenizer, rows=5, longest=24) is None
 
 
+@pytest.mark.slow
 def test_attention_reports_its_cache():
     """A half-life of a cache would be a figure of nothing."""
     result = measured(made(SoftmaxAttention, Mamba, dtype="bfloat16"))

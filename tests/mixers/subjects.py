@@ -76,6 +76,17 @@ ALL = DEFAULTS + ALTERED
 CORE = {"SoftmaxAttention", "LinearAttention", "Mamba"}
 PLAIN_FORMS = {"sequential", "associative", "parallel"}
 QUICK_VARIANTS = {"", "windowed"}
+# Their states and documents are handled by code that they share with a mixer that is tested always.
+KIN = {
+    "Retention",  # of GatedLinearAttention
+    "LightningAttention",
+    "HGRN2",
+    "MLSTM",
+    "DeltaNet",  # of GatedDeltaNet
+    "KimiDeltaAttention",
+    "S4D",  # of S5
+    "LRU",
+}
 
 
 def marks(subject: Subject) -> tuple:
@@ -92,8 +103,9 @@ def over(subjects: list[Subject]):
 
 
 def over_all_and_every_form():
-    """The same over ALL, and over every form by name among the slow tests."""
-    chosen = [pytest.param(subject, marks=marks(subject)) for subject in ALL]
+    """The same over ALL, and over every form by name among the slow tests, with all forms of KIN."""
+    kin = (pytest.mark.slow,)
+    chosen = [pytest.param(subject, marks=kin if subject.mixer in KIN else marks(subject)) for subject in ALL]
     chosen += [pytest.param(subject, marks=pytest.mark.slow) for subject in FORMS]
     return pytest.mark.parametrize("subject", chosen, ids=str)
 

@@ -78,6 +78,7 @@ def test_the_delta_rule_and_linear_attention_are_special_cases(method):
     _close((o, final), (want, kept.kv))
 
 
+@pytest.mark.slow
 def test_forms_agree_where_reads_nearly_repeat():
     """Wrong here: with one direction read and written by every token, rounding grows in
     the inverse of a chunk's triangle."""

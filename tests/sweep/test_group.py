@@ -130,6 +130,7 @@ def test_progress_is_told_by_member(trained):
     assert [step for member, step in told if member == made.members[0]] == list(range(1, 21))
 
 
+@pytest.mark.slow
 def test_a_member_is_evaluated_like_any_run(trained):
     """eval.py needs the config, what it was trained with, and a whole checkpoint."""
     folder, made, _, _, _ = trained

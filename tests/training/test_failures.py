@@ -69,6 +69,7 @@ def test_a_profile_is_written_where_tensorboard_finds_it(tmp_path, value):
     assert list((tmp_path / "r" / "plugins" / "profile").rglob("*.xplane.pb"))
 
 
+@pytest.mark.slow
 def test_bfloat16_and_muon_run_in_a_process_of_their_own(tmp_path):
     config = write_config(tmp_path, "LanguageModel.dtype = 'bfloat16'\ntrain.optimizer = @Muon()\n")
     (tmp_path / "small.gin").write_text((tmp_path / "small.gin").read_text().replace("AdamW", "Muon"))
