@@ -15,7 +15,13 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _WIDTH = 5.0
-_PERFECT = "a perfect memory"
+_PERFECT_MARK = {
+    "linestyle": "none",
+    "markersize": 16,
+    "markeredgewidth": 2,
+    "color": plots.COLOURS[2],
+    "label": "a perfect memory",
+}
 
 
 def interventions(result: Interventions, title: str) -> "Figure":
@@ -52,16 +58,7 @@ def _by_name(axes: "Axes", effects: Sequence[Effect], result: Interventions) -> 
             label=f"{what} the intervention, 95 %",
         )
     perfect = np.array([effect.perfect for effect in effects])
-    axes.plot(
-        perfect,
-        height,
-        linestyle="none",
-        marker="|",
-        markersize=16,
-        markeredgewidth=2,
-        color=plots.COLOURS[2],
-        label=_PERFECT,
-    )
+    axes.plot(perfect, height, marker="|", **_PERFECT_MARK)
     axes.axvline(1 / result.values, color=plots.GREY, linestyle=":", label=_chance_of_value(result))
     axes.axvline(1 / result.pairs, color=plots.GREY, linestyle="-.", label=_chance_of_row(result))
     axes.set_yticks(height, [effect.label for effect in effects])
@@ -95,16 +92,7 @@ def _by_bits(axes: "Axes", result: Interventions) -> None:
 
 def _perfect(axes: "Axes", x: np.ndarray, effects: Sequence[Effect]) -> None:
     perfect = [effect.perfect for effect in effects]
-    axes.plot(
-        x,
-        perfect,
-        linestyle="none",
-        marker="_",
-        markersize=16,
-        markeredgewidth=2,
-        color=plots.COLOURS[2],
-        label=_PERFECT,
-    )
+    axes.plot(x, perfect, marker="_", **_PERFECT_MARK)
 
 
 def _accuracy(axes: "Axes", result: Interventions, title: str) -> None:
