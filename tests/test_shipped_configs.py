@@ -103,7 +103,7 @@ def rows_of_text(rows: int, length: int) -> dict[str, np.ndarray]:
     }
 
 
-@pytest.mark.parametrize("folder", ["mixers", "recall"])
+@pytest.mark.parametrize("folder", ["mixers", "recall", "mqar"])
 def test_compared_configs_share_their_budget(folder: str):
     """Runs with other data, steps, batches or rates would be compared as if only the mixer differed."""
     alike = ("steps", "batch_size", "row_length", "seed", "accumulation")
@@ -111,7 +111,8 @@ def test_compared_configs_share_their_budget(folder: str):
     for path in compared(folder):
         bound = load(path)
         optimizer = gin.get_bindings("AdamW")
-        data = {**gin.get_bindings("BytePairTokenizer"), **gin.get_bindings("RecallAtDistance")}
+        named = ("BytePairTokenizer", "RecallAtDistance", "Mqar")
+        data = {name: gin.get_bindings(name) for name in named}
         found.append(({key: bound.get(key) for key in alike}, optimizer, data))
     assert all(each == found[0] for each in found)
 

@@ -18,11 +18,11 @@ CONFIG = f"""
 include '{ROOT}/configs/base.gin'
 train.data = @RecallAtDistance()
 RecallAtDistance.pairs = 4
-train.steps = 140
+train.steps = 200
 train.batch_size = 16
 train.row_length = 64
-train.evaluate_every = 140
-train.checkpoint_every = 140
+train.evaluate_every = 200
+train.checkpoint_every = 200
 LanguageModel.width = 32
 LanguageModel.depth = 2
 LanguageModel.mixers = (@SoftmaxAttention,)
@@ -33,7 +33,7 @@ def comparisons():
     """One table."""
     swept, in_turn, alone = "sweep, a worker a core", "sweep, one process", "calls of train.py"
     yield Comparison(
-        f"{len(RATES) * len(SEEDS)} members of width 32, 2 layers, 140 updates of 16 rows of 64; "
+        f"{len(RATES) * len(SEEDS)} members of width 32, 2 layers, 200 updates of 16 rows of 64; "
         f"load before: {os.getloadavg()[0]:.1f}",
         (
             Contender(swept, lambda: _sweep()),
@@ -41,7 +41,7 @@ def comparisons():
             Contender(alone, _runs),
         ),
         (Target(swept, (in_turn,), 1.5), Target(swept, (alone,), 3)),
-        rounds=1,
+        rounds=3,
     )
 
 
