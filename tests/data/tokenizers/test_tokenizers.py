@@ -1,13 +1,15 @@
 """If these fail, text is lost between the file and the model, or turns into a control id."""
 
 import huggingface_hub
+import hypothesis.strategies as st
 import numpy as np
 import pytest
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, processors
 
 from seqmodels.data.corpora import Corpus
-from seqmodels.data.tokenizers import BytePairTokenizer, ByteTokenizer, HuggingFaceTokenizer
+from seqmodels.data.tokenizers import BytePairTokenizer, ByteTokenizer, HuggingFaceTokenizer, pieces
 from seqmodels.errors import InputError
+from tests.fuzzing import fuzz
 
 TEXTS = [
     "  a  b",
@@ -87,6 +89,15 @@ def test_text_survives(tokenizer, text):
     assert tokenizer.decode([*ids, tokenizer.end_id]) == text.encode()
     assert tokenizer.end_id == tokenizer.vocab_size - 1
     assert tokenizer.end_id not in ids, "text became the end of text"
+
+
+@fuzz(texts=st.lists(st.text(st.characters(codec="utf-8"), max_size=40), max_size=6), quick=20, campaign=350)
+def test_any_text_survives(texts, tokenizer):
+    documents = [text.encode() for text in texts]
+    ids, lengths = tokenizer.encode_documents(documents)
+    parts = np.split(ids, np.cumsum(lengths)[:-1]) if documents else []
+    assert [tokenizer.decode(part) for part in parts] == documents
+    assert tokenizer.end_id not in ids
 
 
 def test_documents_at_once_are_the_documents(tokenizer):
@@ -220,6 +231,62 @@ def test_text_that_is_not_unicode_needs_bytes(tmp_path):
         ready(BytePairTokenizer(260), tmp_path).encode(b"hug\xff")
 
 
-def test_too_small_a_vocabulary_is_refused():
+def test_settings_too_small_are_refused():
     with pytest.raises(InputError, match="vocab_size = 256 should be at least 257"):
         BytePairTokenizer(256)
+    with pytest.raises(InputError, match="training_bytes = 0 should be at least 1"):
+        BytePairTokenizer(training_bytes=0)
+
+
+def test_a_huge_vocabulary_takes_what_the_text_has(tmp_path):
+    """The library makes room for all ids at once, and for 10**12 it would end the process."""
+    lines = []
+    tokenizer = ready(BytePairTokenizer(10**12, training_bytes=1000), tmp_path, say=lines.append)
+    assert 257 < tokenizer.vocab_size < 300
+    assert "the text has no pairs" in lines[0]
+
+
+def test_ids_beyond_16_bits(tmp_path):
+    """Each letter of 70,000 has an id of its own; the last of them must not come back as another."""
+    letters = [chr(code) for code in range(0x20000, 0x20000 + 70_000)]
+    folder = hub_file(tmp_path / "wide", {letter: index for index, letter in enumerate(letters)})
+    tokenizer = ready(HuggingFaceTokenizer(str(folder)), tmp_path)
+    ids = tokenizer.encode((letters[-1] + letters[65_536]).encode())
+    assert ids.tolist() == [69_999, 65_536]
+
+
+def test_a_failed_sample_leaves_nothing_behind(tmp_path):
+    class Failing(Documents):
+        def documents(self, split):
+            yield b"text"
+            raise InputError("the second document is damaged.")
+
+    with pytest.raises(InputError, match="second document is damaged"):
+        ready(BytePairTokenizer(270), tmp_path, Failing())
+    assert not list(tmp_path.rglob("*.json")) and not list(tmp_path.rglob("making-*"))
+
+
+@pytest.mark.parametrize("tokenizer", ["byte pairs", "hub"], indirect=True)
+def test_long_documents_in_pieces_have_the_same_ids(tokenizer, monkeypatch):
+    """Cut before a space, where no token reaches across: also beside white space of every kind."""
+    random = np.random.default_rng(0)
+    spaces = [" ", " ", "  ", "\n", "\t", "\u00a0", "\u3000", "\u2028"]
+    words = ["hug", "pug's", "42", ".", "\u00d6", "\u4e2d", "\U0001f600"]
+    text = "".join(random.choice(spaces + words, 3000)).encode()
+    whole = tokenizer.encode(text)
+    for size in (1, 2, 3, 5, 8, 100):
+        monkeypatch.setattr(pieces, "_PIECE", size)
+        assert np.array_equal(tokenizer.encode(text), whole)
+
+
+def test_a_document_that_cannot_be_parted_is_refused(byte_level, tmp_path, monkeypatch):
+    """The bound is 16 MiB, of which the library needs some GB; here it is 50 bytes."""
+    monkeypatch.setattr(pieces, "_PIECE", 8)
+    monkeypatch.setattr(pieces, "_LONGEST", 50)
+    tokenizer = ready(HuggingFaceTokenizer(str(byte_level)), tmp_path)
+    tokenizer.encode(b"a pug " * 100)
+    with pytest.raises(InputError, match=r"b'a pug a pug .*' goes on from byte 11 for 52 bytes without"):
+        tokenizer.encode(b"a pug a pug " + b"x" * 51)
+    words = hub_file(tmp_path / "words", {letter: index for index, letter in enumerate("a pug")})
+    with pytest.raises(InputError, match=r"from byte 0 for 60 bytes without"):
+        ready(HuggingFaceTokenizer(str(words)), tmp_path).encode(b"a pug " * 10)
