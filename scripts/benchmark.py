@@ -15,6 +15,7 @@ PARTS = {
     "data": "perplexity against the bare forward pass, and rows of a task against the steps that take them",
     "decode": "one token at a time from the state, behind short and long contexts",
     "sweep": "a sweep of tiny members, its members in turn, and as many runs of their own",
+    "record": "a line of metrics every update and a checkpoint every 50, against neither",
     "step": "the step of training against the machine's products, and the loop around it against the step",
 }
 

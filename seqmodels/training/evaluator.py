@@ -32,7 +32,7 @@ class Evaluator:
             params = jax.tree.map(lambda leaf: leaf.addressable_data(0), params)
         scorer = ModelScorer(self._graphdef, params)
         values = during_training(scorer, self._data, batch_size=self._batch_size, row_length=self._row_length)
-        self._recorder.evaluation(step, values)
+        values = self._recorder.evaluation(step, values)
         if self._data.kind == "text":
             self._recorder.text("sample", self._sample(params), step)
         return values

@@ -21,7 +21,8 @@ class EventFile:
     """Writes one event file into the run directory, going on after `step`.
 
     TensorBoard drops what earlier files of the run hold beyond `step`. The curves against tokens, whose x is
-    no step, are dropped with it as a whole and written again from `lines`.
+    no step, are dropped with it as a whole and written again from `lines`. So are those of `step` itself
+    where `lines` know no evaluation of it: one that a killed process left here alone will be made again.
 
     Args:
         directory: the run directory.
@@ -34,9 +35,15 @@ class EventFile:
         number = len(list(directory.glob("events.out.tfevents.*")))
         self._writer = EventsWriter(os.fspath(directory / "events"), f".{number}")
         start = event_pb2.SessionLog(status=event_pb2.SessionLog.SessionStatus.Value("START"))
-        self._write(time.time(), step=step + 1, session_log=start)
+        lines = list(lines)
+        last = lines[-1] if lines and lines[-1]["step"] == step else {}
+        evaluated = any(tag.startswith("eval/") for tag in last)
+        self._write(time.time(), step=step + 1 if evaluated else step, session_log=start)
         for line in lines:
             self._by_tokens(line["tokens"], line["time"], line)
+        if last and not evaluated:
+            values = {tag: value for tag, value in last.items() if tag not in ("step", "tokens", "time")}
+            self._summary(_scalars(values), step, last["time"])
         self.flush()
 
     def scalars(self, step: int, tokens: int, seconds: float, values: dict[str, float]) -> None:

@@ -126,6 +126,7 @@ def make_job(
     row_length: int,
     seed: int,
     accumulation: int,
+    skip_nonfinite: bool = False,
 ) -> Job:
     """Resolves shapes and checks that they fit; `data` is prepared.
 
@@ -167,7 +168,7 @@ def make_job(
         seed=seed,
         dials=jax.device_put(make_dials(seed, optimizer.learning_rate), replicated(mesh)),
         make_state=make_state,
-        step=make_step(graphdef, kinds_of_layers(graphdef, params), update_at),
+        step=make_step(graphdef, kinds_of_layers(graphdef, params), update_at, skip_nonfinite=skip_nonfinite),
         batch=_batch_shapes(stream, data.vocab_size, accumulation, mesh),
         make_stream=make_stream,
         stream=stream,

@@ -42,8 +42,8 @@ class Log:
         """Adds scalars by tag after `step` updates on `tokens` tokens."""
         now = time.time()
         with _write_errors(f"of step {step} was not written"):
-            self._metrics.write(step, tokens, now, values)
             self._events.scalars(step, tokens, now, values)
+            self._metrics.write(step, tokens, now, values)  # last: what stands here stands there too
 
     def text(self, tag: str, text: str, step: int) -> None:
         """Adds a text to TensorBoard."""
@@ -52,11 +52,18 @@ class Log:
 
     def show(self, step: int, values: dict[str, float], seconds_left: float) -> None:
         """Shows progress on the terminal."""
-        self._terminal.show(step, values, seconds_left)
+        with _write_errors(f"of step {step} was not shown"):
+            self._terminal.show(step, values, seconds_left)
 
     def show_evaluation(self, step: int, values: dict[str, float]) -> None:
         """Shows the main figures of an evaluation on the terminal."""
-        self._terminal.show_evaluation(step, values)
+        with _write_errors(f"of step {step} was not shown"):
+            self._terminal.show_evaluation(step, values)
+
+    def say(self, text: str) -> None:
+        """Prints a line that stays on the terminal."""
+        with _write_errors("was not shown"):
+            self._terminal.say(text)
 
     def close(self) -> None:
         """Closes all three."""

@@ -26,6 +26,10 @@ class Update(NamedTuple):
         """The optimizer's state before the first update."""
         return self.transform.init(params)
 
+    def count(self, opt_state: Any) -> jax.Array:
+        """int32, the updates made, by which the schedule goes."""
+        return opt_state[-1].count
+
     def __call__(self, gradients: Any, opt_state: Any, params: Any) -> tuple[Any, Any]:
         """(what to add to the parameters, the optimizer's state after the update)."""
         with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):  # optax needs both

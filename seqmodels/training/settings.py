@@ -28,6 +28,8 @@ class Settings:
         checkpoint_every: updates between checkpoints; the last update always has one.
         profile_steps: first and last update to trace for TensorBoard's profile tab.
         initial_parameters: another run's directory, whose newest parameters this run starts from at step 0.
+        skip_nonfinite: updates in all that are skipped, and not made, where their loss or gradient is not
+            finite; the next one ends the run, with 0 the first.
         deterministic: on a GPU, only kernels that give the same bits each time.
     """
 
@@ -44,6 +46,7 @@ class Settings:
     checkpoint_every: int = 1000
     profile_steps: tuple[int, int] | None = None
     initial_parameters: str | None = None
+    skip_nonfinite: int = 0
     deterministic: bool = False
 
     @property
@@ -53,7 +56,15 @@ class Settings:
 
     def job(self) -> Job:
         """The job of these settings; their data is prepared. Errors as `make_job`."""
-        return make_job(self.model, self.data, self.optimizer, steps=self.steps, seed=self.seed, **self.sizes)
+        return make_job(
+            self.model,
+            self.data,
+            self.optimizer,
+            steps=self.steps,
+            seed=self.seed,
+            skip_nonfinite=self.skip_nonfinite > 0,
+            **self.sizes,
+        )
 
 
 def configured() -> Settings:

@@ -24,6 +24,7 @@ CHANGEABLE = {
     "train.evaluate_every",
     "train.checkpoint_every",
     "train.profile_steps",
+    "train.skip_nonfinite",
 }
 
 

@@ -22,6 +22,7 @@ from seqmodels.training.evaluator import Evaluator
 from seqmodels.training.interruption import Interruption
 from seqmodels.training.job import DataSource, Job
 from seqmodels.training.log import Log
+from seqmodels.training.non_finite import naming_the_last_checkpoint
 from seqmodels.training.plan import Plan
 from seqmodels.training.profiler import Profiler
 from seqmodels.training.provenance import hyperparameters, record, run_information
@@ -50,7 +51,14 @@ def train(
     """
     settings = configured()
     data, steps, evaluate_every = settings.data, settings.steps, settings.evaluate_every
-    plan = Plan(steps, settings.log_every, settings.checkpoint_every, evaluate_every, settings.profile_steps)
+    plan = Plan(
+        steps,
+        settings.log_every,
+        settings.checkpoint_every,
+        evaluate_every,
+        settings.profile_steps,
+        settings.skip_nonfinite,
+    )
     hardware.check_platform()
     primary = jax.process_index() == 0
     say = print if primary else _silent
@@ -96,7 +104,9 @@ def train(
             if begun.step == 0:
                 log.begin(loaded.text, hyperparameters(job, settings), data.kind)
         tokens = count_tokens(jax.device_get(begun.state.tokens))
+        stack.enter_context(naming_the_last_checkpoint(checkpoints, run))
         recorder = Recorder(log, units, plan, step=begun.step, tokens=tokens)
+        stack.enter_context(contextlib.closing(recorder))
         gc.collect()
         gc.freeze()  # what lives now lives to the end: the collector need not walk it between the steps
         stopped = loop.run(
@@ -160,5 +170,6 @@ def _compile_and_report(
     units, ceiling_source = startup.units(job, data)
     say(f"compiling the step for {hardware.describe()} ...")
     compiled = job.compile(deterministic=deterministic)
+    hardware.check_memory(compiled.function)
     report.show(startup.rows(job, data, compiled, units, ceiling_source, step=step, steps=plan.steps), say)
     return compiled, units
