@@ -58,12 +58,12 @@ def main() -> None:
                 hint = " A setting is written --gin.NAME=VALUE." if "=" in file else ""
                 raise InputError(f"{file}: there is no such config file.{hint}")
         from seqmodels import registry  # noqa: F401  (JAX and all that a config can name: seconds)
-        from seqmodels.training.mesh import join_processes
+        from seqmodels.training.processes import joined
         from seqmodels.training.train import train
 
         loaded = config.load(options.configs, bindings)
-        join_processes()
-        train(options.run_dir, loaded, options.resume, options.check, interruption)
+        with joined():
+            train(options.run_dir, loaded, options.resume, options.check, interruption)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from seqmodels.errors import InputError
 from seqmodels.language_model import LanguageModel, ModelClass, abstract, build
 from seqmodels.training import batches
 from seqmodels.training.compilation import Compiled, compile_step
-from seqmodels.training.mesh import by_rows, make_mesh, replicated
+from seqmodels.training.mesh import by_rows, copy_everywhere, make_mesh, replicated
 from seqmodels.training.norms import kinds_of_layers
 from seqmodels.training.optimizers import Optimizer
 from seqmodels.training.step import Dials, TrainState, initial_state, make_dials, make_step
@@ -99,7 +99,7 @@ class Job:
 
     def variant(self, seed: int, learning_rate: float) -> "Job":
         """The job of another seed and learning rate, which the same compiled step serves."""
-        dials = jax.device_put(make_dials(seed, learning_rate), replicated(self.mesh))
+        dials = copy_everywhere(make_dials(seed, learning_rate), self.mesh)
         return dataclasses.replace(self, seed=seed, dials=dials, stream=self.make_stream(seed))
 
     def new_state(self, initial: Any | None = None) -> TrainState:
@@ -128,7 +128,7 @@ def make_job(
     accumulation: int,
     skip_nonfinite: bool = False,
 ) -> Job:
-    """Resolves shapes and checks that they fit; `data` is prepared.
+    """Resolves shapes and checks that they fit; `data` is prepared. No process waits for another.
 
     Raises:
         InputError: rows that do not spread over the devices, too little data, ids outside the vocabulary,
@@ -166,7 +166,7 @@ def make_job(
         decays=decays,
         state=jax.tree.map(on_devices, state),
         seed=seed,
-        dials=jax.device_put(make_dials(seed, optimizer.learning_rate), replicated(mesh)),
+        dials=copy_everywhere(make_dials(seed, optimizer.learning_rate), mesh),
         make_state=make_state,
         step=make_step(graphdef, kinds_of_layers(graphdef, params), update_at, skip_nonfinite=skip_nonfinite),
         batch=_batch_shapes(stream, data.vocab_size, accumulation, mesh),

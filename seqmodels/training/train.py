@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import jax
-from jax.experimental import multihost_utils
 
 from seqmodels import config
 from seqmodels.data.prefetch import Prefetch
@@ -24,6 +23,7 @@ from seqmodels.training.job import DataSource, Job
 from seqmodels.training.log import Log
 from seqmodels.training.non_finite import naming_the_last_checkpoint
 from seqmodels.training.plan import Plan
+from seqmodels.training.processes import agreement, check_same, leaving_if_lost
 from seqmodels.training.profiler import Profiler
 from seqmodels.training.provenance import hyperparameters, record, run_information
 from seqmodels.training.recorder import Recorder, Units
@@ -62,20 +62,24 @@ def train(
     hardware.check_platform()
     primary = jax.process_index() == 0
     say = print if primary else _silent
-    if path is not None:
-        check_start(path, loaded, resume, steps, say)
+    check_same("the command", f"{loaded.text} {path} {resume} {check}")
     with contextlib.ExitStack() as stack:
-        if primary and not check:
-            stack.enter_context(Lock(path))
+        with agreement():
+            if path is not None and primary:
+                check_start(path, loaded, resume, steps, say)
+                if not check:
+                    stack.enter_context(Lock(path))
         use_cache()
-        text = text_of(data)
-        if path is not None and text is not None and steps_of(path / "checkpoints"):
-            text.tokenizer.restore(RunDirectory(path).tokenizer)
-        data.prepare(say=say)
-        if path is not None:
-            check_data(path, data)
-        stack.enter_context(hardware.memory_errors(**settings.sizes))
-        job = settings.job()
+        with agreement():
+            text = text_of(data)
+            if path is not None and text is not None and steps_of(path / "checkpoints"):
+                text.tokenizer.restore(RunDirectory(path).tokenizer)
+            data.prepare(say=say)
+            if path is not None:
+                check_data(path, data)
+            stack.enter_context(hardware.memory_errors(**settings.sizes))
+            job = settings.job()
+        check_same("the data", data.fingerprint)
         hardware.set_precision(job.model.dtype)
         if check:
             _compile_and_report(job, data, plan, 0, settings.deterministic, say)
@@ -107,12 +111,15 @@ def train(
         stack.enter_context(naming_the_last_checkpoint(checkpoints, run))
         recorder = Recorder(log, units, plan, step=begun.step, tokens=tokens)
         stack.enter_context(contextlib.closing(recorder))
+        profiler = stack.enter_context(contextlib.closing(Profiler(settings.profile_steps, run.path)))
+        prefetch = stack.enter_context(Prefetch(job.stream))
+        stack.enter_context(leaving_if_lost())
         gc.collect()
         gc.freeze()  # what lives now lives to the end: the collector need not walk it between the steps
         stopped = loop.run(
             begun,
             plan=plan,
-            batches=stack.enter_context(Prefetch(job.stream)),
+            batches=prefetch,
             update=lambda state, batch: compiled.function(state, job.place(batch), job.dials),
             evaluate=Evaluator(
                 job.graphdef,
@@ -125,7 +132,7 @@ def train(
             checkpoints=checkpoints,
             recorder=recorder,
             interruption=interruption,
-            profiler=stack.enter_context(contextlib.closing(Profiler(settings.profile_steps, run.path))),
+            profiler=profiler,
         )
         checkpoints.wait()
     if stopped < steps or interruption.requested is not None:
@@ -141,11 +148,11 @@ def _silent(_: str) -> None:
 
 def _open(path: Path, loaded: config.Config) -> RunDirectory:
     """The run directory, made by the first process where it is new."""
-    if jax.process_index() == 0 and not is_run(path):
-        write_whole(path / "config.gin", loaded.text)
-    if jax.process_count() > 1:
-        multihost_utils.sync_global_devices("run directory")
-    return RunDirectory(path)
+    with agreement():
+        if jax.process_index() == 0 and not is_run(path):
+            write_whole(path / "config.gin", loaded.text)
+    with agreement():
+        return RunDirectory(path)
 
 
 def initial_parameters(source: str | None, job: Job) -> Any | None:
