@@ -20,6 +20,7 @@ from seqmodels.training.compilation import Compiled, use_cache
 from seqmodels.training.evaluator import Evaluator
 from seqmodels.training.interruption import Interruption
 from seqmodels.training.job import DataSource, Job
+from seqmodels.training.lock import Lock
 from seqmodels.training.log import Log
 from seqmodels.training.non_finite import naming_the_last_checkpoint
 from seqmodels.training.plan import Plan
@@ -27,7 +28,7 @@ from seqmodels.training.processes import agreement, check_same, leaving_if_lost
 from seqmodels.training.profiler import Profiler
 from seqmodels.training.provenance import hyperparameters, record, run_information
 from seqmodels.training.recorder import Recorder, Units
-from seqmodels.training.run_directory import Lock, RunDirectory, is_run, write_whole
+from seqmodels.training.run_directory import RunDirectory, is_run, write_whole
 from seqmodels.training.settings import configured
 from seqmodels.training.start import Resume, check_data, check_start
 from seqmodels.training.step import count_tokens
@@ -50,6 +51,8 @@ def train(
         InputError, NonFiniteError, CheckpointWriteError, Interrupted: see `seqmodels.errors`.
     """
     settings = configured()
+    if settings.allow_changes:
+        loaded = config.rebind(loaded, ["train.allow_changes = False"])  # consent is given anew at each start
     data, steps, evaluate_every = settings.data, settings.steps, settings.evaluate_every
     plan = Plan(
         steps,
@@ -58,6 +61,7 @@ def train(
         evaluate_every,
         settings.profile_steps,
         settings.skip_nonfinite,
+        settings.keep_every,
     )
     hardware.check_platform()
     primary = jax.process_index() == 0
@@ -66,9 +70,11 @@ def train(
     with contextlib.ExitStack() as stack:
         with agreement():
             if path is not None and primary:
-                check_start(path, loaded, resume, steps, say)
+                check_start(path, loaded, resume, settings, say)
                 if not check:
                     stack.enter_context(Lock(path))
+                    # Another run may have come in between.
+                    check_start(path, loaded, resume, settings, _silent)
         use_cache()
         with agreement():
             text = text_of(data)
@@ -89,12 +95,15 @@ def train(
         if not steps_of(path / "checkpoints"):
             initial = initial_parameters(settings.initial_parameters, job)
         run = _open(path, loaded)
-        checkpoints = stack.enter_context(contextlib.closing(Checkpoints(run)))
+        checkpoints = stack.enter_context(contextlib.closing(Checkpoints(run, plan.keep_every)))
         begun = _begin(job, checkpoints, initial, say)
         evaluated = any(tag.startswith("eval/") for tag in run.metrics_at(begun.step))
         if begun.step == steps and (evaluated or evaluate_every is None):
             say(f"{path} is finished: it is at step {steps} of {steps}.")
             return
+        if begun.step > 0:
+            rate = f"learning rate {job.learning_rate(begun.state):.6g}"
+            say(f"going on from step {begun.step}: update {begun.step + 1} of {steps} has {rate}.")
 
         if primary:
             if text is not None:

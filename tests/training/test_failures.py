@@ -37,7 +37,8 @@ def test_a_full_disk_ends_the_run_with_its_own_status_and_names_the_checkpoint(t
     limit = "import resource, runpy, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (65536, 65536))\n"
     limit += "sys.argv[0] = 'train.py'; runpy.run_path('train.py', run_name='__main__')"
     command = [sys.executable, "-c", limit, str(config), "--run-dir", str(tmp_path / "r")]
-    done = subprocess.run(command, cwd=ROOT, env=environment(), capture_output=True, text=True, timeout=300)
+    own = environment(JAX_COMPILATION_CACHE_DIR=str(tmp_path / "xla"))  # what is cached here is cut short
+    done = subprocess.run(command, cwd=ROOT, env=own, capture_output=True, text=True, timeout=300)
     assert done.returncode == 4, done.stderr
     assert "error: checkpoint 2 was not written" in done.stderr
     assert "Traceback" not in done.stderr
@@ -65,7 +66,7 @@ def test_an_allocation_that_fails_says_what_to_lower(tmp_path, monkeypatch):
 
 def test_a_second_process_is_kept_out(tmp_path):
     config = write_config(tmp_path)
-    code = "import sys, pathlib; from seqmodels.training.run_directory import Lock\n"
+    code = "import sys, pathlib; from seqmodels.training.lock import Lock\n"
     code += "lock = Lock(pathlib.Path(sys.argv[1])); print('held', flush=True); sys.stdin.read()"
     command = [sys.executable, "-c", code, str(tmp_path / "r")]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
