@@ -49,7 +49,7 @@ def joined() -> Iterator[None]:
 
 @contextlib.contextmanager
 def leaving_if_lost() -> Iterator[None]:
-    """Ends this process at once if it finds another one gone: a save in the background would wait for that."""
+    """Ends this process at once when another is gone: a save in the background would wait for that one."""
     try:
         yield
     except jax.errors.JaxRuntimeError as error:
