@@ -4,6 +4,7 @@ A line is {"step", "tokens", "time", tag: value, ...}; time is Unix time in seco
 number is written NaN, Infinity or -Infinity, which Python's json reads back.
 """
 
+import io
 import json
 import os
 from pathlib import Path
@@ -53,15 +54,24 @@ class MetricsFile:
             self._put(end - 1, b" " + _encode(values).removeprefix(b"{"))
             self._put(end - 2, b",")
 
+    def sync(self) -> None:
+        """Waits until the disk has it all: from here on it outlives the machine too."""
+        os.fsync(self._file.fileno())
+
     def close(self) -> None:
         """Closes the file; every line is already written."""
         self._file.close()
 
     def _put(self, position: int, content: bytes) -> None:
         self._file.seek(position)
-        rest = memoryview(content)
-        while rest:  # a disk that fills up takes a part, and is an error only for the next one
-            rest = rest[self._file.write(rest) :]
+        write_all(self._file, content)
+
+
+def write_all(file: io.FileIO, content: bytes) -> None:
+    """Writes all of it to a file without a buffer; a disk that fills up takes a part before it refuses."""
+    rest = memoryview(content)
+    while rest:
+        rest = rest[file.write(rest) :]
 
 
 def _decode(line: bytes, where: str) -> dict[str, Any]:

@@ -35,9 +35,7 @@ def test_a_step_that_the_machine_cannot_hold_is_refused_before_it_runs():
     check_memory(compiled(0))
     check_memory(SimpleNamespace(memory_analysis=lambda: None))
     with (
-        pytest.raises(
-            InputError, match=r"131,080 GiB of .* GiB\): lower train.batch_size = 8"
-        ),
+        pytest.raises(InputError, match=r"131,080 GiB of .* GiB\): lower train.batch_size = 8"),
         memory_errors(batch_size=8, row_length=32, accumulation=1),
     ):
         check_memory(compiled(2**47 // 8))
