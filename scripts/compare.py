@@ -7,15 +7,15 @@ from pathlib import Path
 # From a checkout the package need not be installed.
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from seqmodels.command_line import Parser
 from seqmodels.errors import InputError, exit_status
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
     """The options of the command line."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="compare.py",
         description="Compare trained runs: figures, whether the comparison is fair, and curves.",
-        allow_abbrev=False,
     )
     parser.add_argument(
         "run_dirs",

@@ -2,7 +2,6 @@
 
 import collections.abc
 import inspect
-import math
 import types
 import typing
 from collections.abc import Callable, Iterator, Sequence
@@ -14,6 +13,7 @@ from gin import config as gin_config
 from seqmodels.config_reader import MACRO, Binding, Bindings, Key, constructor, nearest, parameters, shown
 from seqmodels.errors import InputError
 
+SMALLEST_FLOAT, LARGEST_FLOAT = 2.0**-126, 2.0**128 * (1 - 2.0**-24)  # of float32; smaller ones become 0
 Node = tuple[tuple[str, ...], str]  # the scopes in force and the selector of a configurable that is called
 
 
@@ -125,21 +125,23 @@ def _check_value(key: Key, value: Any, where: str) -> None:
     if key.parameter in hints and not matches(value, hints[key.parameter]):
         wanted = _describe(hints[key.parameter])
         raise InputError(f"{where}: {key} = {shown(value)} is of the wrong type: it should be {wanted}.")
-    if not _in_range(value):
+    if not _in_range(value, hints.get(key.parameter)):
         raise InputError(
-            f"{where}: {key} = {shown(value)} is out of range: numbers are finite, and ints have 64 bits."
+            f"{where}: {key} = {shown(value)} is out of range: floats have 32 bits, ints 64, 31 in place "
+            "of a float."
         )
 
 
-def _in_range(value: Any) -> bool:
+def _in_range(value: Any, hint: Any) -> bool:
     """Whether all numbers in a value can be computed with."""
     if isinstance(value, (tuple, list)):
-        return all(map(_in_range, value))
-    if isinstance(value, dict):
-        return _in_range([*value.keys(), *value.values()])
+        return all(_in_range(item, hint) for item in value)
     if isinstance(value, int):
-        return -(2**63) <= value < 2**63
-    return not isinstance(value, float) or math.isfinite(value)
+        kinds = {hint, *typing.get_args(hint)}
+        return abs(value) < 2 ** (31 if float in kinds and int not in kinds else 63)
+    if isinstance(value, float):
+        return value == 0 or SMALLEST_FLOAT <= abs(value) <= LARGEST_FLOAT
+    return True
 
 
 def _check_required(node: Node, bindings: Bindings) -> None:
@@ -225,7 +227,9 @@ def _describe(hint: Any) -> str:
         return _references_to(wanted, "")
     if hint is type(None):
         return "None"
-    if origin is tuple and arguments[-1:] == (...,):
+    if origin is tuple and arguments[-1:] != (...,):
+        return f"a tuple ({', '.join(map(_describe, arguments))})"
+    if origin in (tuple, collections.abc.Sequence):
         return f"a tuple (X, ...), each X {_describe(arguments[0])}"
     if isinstance(hint, type) and not arguments:
         known = {int: "an int", float: "a float", str: "a string", bool: "True or False"}

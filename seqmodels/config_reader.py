@@ -7,6 +7,7 @@ twice in one file, an include sought beside the working directory instead of the
 import difflib
 import inspect
 import io
+import os
 import re
 import tokenize
 from collections.abc import Callable, Iterable, Sequence
@@ -108,9 +109,9 @@ def shown(value: Any) -> str:
 
 def check_there(path: Path) -> None:
     """Raises InputError where there is no config file at a path."""
-    if path.is_dir():
+    if os.path.isdir(path):
         raise InputError(f"{path}: this is a folder; name a config file in it.")
-    if not path.exists():
+    if not os.path.exists(path):
         hint = " A setting is written --gin.NAME=VALUE." if "=" in path.name else ""
         raise InputError(f"{path}: there is no such config file.{hint}")
 
@@ -139,7 +140,7 @@ def _read_file(path: Path, bindings: Bindings, read_already: set[Path], within: 
                     f"{where}: an include must stand above all bindings, which it would override."
                 )
             included = path.parent / statement.filename
-            if not included.is_file():
+            if not os.path.isfile(included):
                 raise InputError(f"{where}: there is no file {included} (sought beside {path}).")
             if included.resolve() in (*within, identity):
                 raise InputError(f"{where}: {included} includes itself.")
@@ -165,6 +166,8 @@ def _statements(text: str, where: Callable[[int], str]) -> Iterable[tuple[Any, s
     except tokenize.TokenError:
         opened = "a bracket or quotation mark that is opened here or below is never closed"
         raise InputError(f"{where(line)}: {opened}.") from None
+    except TypeError:
+        raise InputError(f"{where(line)}: a key in braces here or below is a list or has braces.") from None
     except RecursionError:
         raise InputError(f"{where(line)}: brackets here or below are nested too deeply.") from None
 

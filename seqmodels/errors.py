@@ -5,6 +5,7 @@ right. It ends a command with status 2 and without a traceback. Anything else ra
 """
 
 import contextlib
+import signal
 import sys
 from collections.abc import Iterator
 
@@ -43,7 +44,7 @@ class LostProcessError(Exception):
 
 @contextlib.contextmanager
 def exit_status() -> Iterator[None]:
-    """Turns the errors above into one message and their exit status; others keep their traceback."""
+    """Turns the errors above, and Ctrl-C, into one message and their status; others keep their traceback."""
     try:
         yield
     except (InputError, NonFiniteError, CheckpointWriteError, LostProcessError, Interrupted) as error:
@@ -52,3 +53,6 @@ def exit_status() -> Iterator[None]:
         kind = "" if isinstance(error, Interrupted) else "error: "
         print(f"{kind}{message}", file=sys.stderr)
         sys.exit(error.status)
+    except KeyboardInterrupt:
+        print("\ninterrupted.", file=sys.stderr)
+        sys.exit(128 + signal.SIGINT)
