@@ -1,6 +1,7 @@
 """Byte-level byte-pair encoding, learned from the corpus."""
 
 import hashlib
+import re
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,6 +12,9 @@ from seqmodels.data.cache import work_folder
 from seqmodels.data.corpora import Corpus
 from seqmodels.data.tokenizers.library import LibraryTokenizer
 from seqmodels.errors import InputError
+
+# Merging takes the square of the length of what has no border inside: a MB of base64 would take days.
+_LONG_RUN = re.compile(r"\S{256}(?=\S)|\s{256}(?=\s)")
 
 
 @gin.register
@@ -77,9 +81,14 @@ class BytePairTokenizer(LibraryTokenizer):
         say(f"tokenizer: learned {size} ids{short} in {seconds:.1f} s, written to {path}")
 
     def _sample(self, corpus: Corpus) -> Iterator[str]:
+        """Text from the start of the training split, cut inside long runs without a space."""
         left = self._training_bytes
         for document in corpus.documents("train"):
-            yield document[:left].decode(errors="ignore")
+            text, start = document[:left].decode(errors="ignore"), 0
+            for run in _LONG_RUN.finditer(text):
+                yield text[start : run.end()]
+                start = run.end()
+            yield text[start:]
             left -= len(document)
             if left <= 0:
                 return

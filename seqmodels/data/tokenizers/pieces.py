@@ -19,7 +19,7 @@ def pieces(document: bytes, byte_level: bool) -> Iterator[tuple[int, bytes]]:
     In others the start of a text can have a token of its own, so that a cut would change the text.
 
     Raises:
-        InputError: a piece would be longer than 16 MiB, which takes the library some GB.
+        InputError: a piece would be longer than 16 MiB, of which the library makes some 2 GB.
     """
     start = 0
     while start < len(document):

@@ -1,9 +1,9 @@
 """If these fail, text is lost between the file and the model, or turns into a control id."""
 
-import huggingface_hub
 import hypothesis.strategies as st
 import numpy as np
 import pytest
+from huggingface_hub import constants
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, processors
 
 from seqmodels.data.corpora import Corpus
@@ -221,7 +221,7 @@ def test_a_missing_or_damaged_file_is_refused(tmp_path, kind):
 
 
 def test_a_name_that_no_hub_gives_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     with pytest.raises(InputError, match="'nobody/nothing' is no folder here, and the hub does not give"):
         ready(HuggingFaceTokenizer("nobody/nothing"), tmp_path)
 
@@ -253,6 +253,15 @@ def test_ids_beyond_16_bits(tmp_path):
     tokenizer = ready(HuggingFaceTokenizer(str(folder)), tmp_path)
     ids = tokenizer.encode((letters[-1] + letters[65_536]).encode())
     assert ids.tolist() == [69_999, 65_536]
+
+
+@pytest.mark.parametrize("letters", ["acgt", " \n\t"])
+def test_text_without_a_space_is_learned_from_in_finite_time(tmp_path, letters):
+    """The library takes the square of the length of what it cannot part: this would be minutes."""
+    text = "".join(np.random.default_rng(0).choice(list(letters), 200_000)).encode()
+    tokenizer = ready(BytePairTokenizer(270), tmp_path, Documents(text))
+    assert tokenizer.vocab_size == 270
+    assert tokenizer.decode(tokenizer.encode(text[:1000])) == text[:1000]
 
 
 def test_a_failed_sample_leaves_nothing_behind(tmp_path):
