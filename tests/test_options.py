@@ -8,7 +8,7 @@ import pytest
 
 import eval as eval_command
 import train as train_command
-from scripts import benchmark, compare, cost_tables, generate, sweep
+from scripts import benchmark, compare, cost_tables, fault_campaign, generate, sweep
 from tests.commands import call
 from tests.small_run import ROOT
 
@@ -20,6 +20,7 @@ COMMANDS = {
     "scripts/sweep.py": sweep,
     "scripts/benchmark.py": benchmark,
     "scripts/cost_tables.py": cost_tables,
+    "scripts/fault_campaign.py": fault_campaign,
 }
 
 
@@ -54,6 +55,8 @@ COMMANDS = {
         ("scripts/benchmark.py", "op", "there is no part 'op'; the parts are ops"),
         ("scripts/benchmark.py", "ops --rounds 0", "--rounds is 0, expected at least 1."),
         ("scripts/cost_tables.py", "--mixer", "did you mean '--mixers'?"),
+        ("scripts/fault_campaign.py", "", "--kills N or --damages N is to be given, at least 1."),
+        ("scripts/fault_campaign.py", "--kill 3", "did you mean '--kills'?"),
     ],
 )
 def test_options_that_are_not_understood(capsys, command, arguments, words):
