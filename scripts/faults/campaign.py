@@ -47,6 +47,7 @@ class Campaign:
     def strike(self, kills: int) -> None:
         """Goes on until so many processes were struck, and their runs have ended."""
         names = self._names[: -(-kills // self._kills_a_run)]
+        self._configs = configurations.write(names, self._folder / "configs")
         self._left, self._turns = kills, enumerate(itertools.cycle(names), 1)
         with ThreadPoolExecutor(AT_ONCE) as pool:
             self._references = dict(zip(names, pool.map(self._reference, names), strict=True))
@@ -64,7 +65,7 @@ class Campaign:
         return reference
 
     def _new(self, name: str, what: str) -> Run:
-        config = configurations.write(name, self._folder / "configs")
+        config = self._configs[name]
         return Run(config, self._folder / f"{config.stem}_{what}", self._programs, self._context)
 
     def _work(self) -> None:

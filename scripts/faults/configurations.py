@@ -7,6 +7,7 @@ several of them in a run, dropout, micro-batches, evaluation between the updates
 import itertools
 import json
 import random
+from collections.abc import Iterable
 from pathlib import Path
 
 MIXERS = {
@@ -52,16 +53,18 @@ LanguageModel.dropout = 0.1
 """
 
 
-def write(name: str, folder: Path) -> Path:
-    """Writes the config of a name, and its corpus, into a folder; returns the config."""
-    folder.mkdir(parents=True, exist_ok=True)
-    mixers, data, dtype = name.split(", ")
-    pattern = f"({MIXERS[mixers]})"
-    model = f"LanguageModel.depth = {pattern.count('@')}\nLanguageModel.mixers = {pattern}\n"
-    model += f"LanguageModel.dtype = '{dtype}'\n"
-    config = folder / f"{name.replace(', ', '_').replace(' ', '_')}.gin"
-    config.write_text(TRAINING + model + DATA[data].format(files=_corpus(folder)))
-    return config
+def write(names: Iterable[str], folder: Path) -> dict[str, Path]:
+    """Writes the configs of these names, and their corpus, into a new folder; returns the configs by name."""
+    folder.mkdir(parents=True)
+    files, configs = _corpus(folder), {}
+    for name in names:
+        mixers, data, dtype = name.split(", ")
+        pattern = f"({MIXERS[mixers]})"
+        model = f"LanguageModel.depth = {pattern.count('@')}\nLanguageModel.mixers = {pattern}\n"
+        model += f"LanguageModel.dtype = '{dtype}'\n"
+        configs[name] = folder / f"{name.replace(', ', '_').replace(' ', '_')}.gin"
+        configs[name].write_text(TRAINING + model + DATA[data].format(files=files))
+    return configs
 
 
 def _corpus(folder: Path) -> tuple[str, ...]:

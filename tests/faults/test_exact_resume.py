@@ -21,7 +21,7 @@ from tests.training.tensorboard_reader import curves
 def runs(tmp_path_factory, start):
     """Two runs of one config: one left alone, one to be struck."""
     folder = tmp_path_factory.mktemp("runs")
-    config = configurations.write("linear, packed, float32", folder)
+    (config,) = configurations.write(["linear, packed, float32"], folder / "config").values()
     reference, struck = (Run(config, folder / name, **start) for name in ("reference", "struck"))
     reference.finish()
     return reference, struck
