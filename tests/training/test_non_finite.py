@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from scripts.faults.bits import content, figures
+from seqmodels.errors import NonFiniteError
 from seqmodels.training.checkpoints import steps
 from seqmodels.training.job import Job
 from seqmodels.training.run_directory import RunDirectory
@@ -77,6 +78,18 @@ def test_the_same_command_goes_on_without_the_update_where_it_may(stopped_and_re
     assert lines[4]["train/learning_rate"] == lines[5]["train/learning_rate"], "the schedule waits"
     found, _ = curves(run.path)
     assert [step for step, _ in found["train/loss"]] == list(range(1, 9))
+
+
+@pytest.mark.slow
+def test_an_evaluation_that_is_not_finite_names_its_update_too(tmp_path, monkeypatch):
+    def during_training(*_, **__):
+        raise NonFiniteError("the loss is not finite (disjoint)")
+
+    monkeypatch.setattr("seqmodels.training.evaluator.during_training", during_training)
+    status, _, err = train_here(write_config(tmp_path), "--run-dir", tmp_path / "r")
+    assert status == 3
+    found = "error: after update 3 the loss is not finite (disjoint). Last good checkpoint: step 2, "
+    assert err.startswith(found)
 
 
 @pytest.mark.slow
