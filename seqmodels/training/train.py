@@ -101,7 +101,7 @@ def train(
         if begun.step == steps and (evaluated or evaluate_every is None):
             say(f"{path} is finished: it is at step {steps} of {steps}.")
             return
-        if begun.step > 0:
+        if 0 < begun.step < steps:
             rate = f"learning rate {job.learning_rate(begun.state):.6g}"
             say(f"going on from step {begun.step}: update {begun.step + 1} of {steps} has {rate}.")
 

@@ -141,8 +141,7 @@ def test_a_full_disk_costs_the_checkpoint_being_written_and_no_other(run, capfd)
         assert str(error.value).startswith(
             f"checkpoint 2 was not written to {run.checkpoints}: File too large;"
         )
-        assert [path.name for path in run.checkpoints.iterdir()] == ["1"], "the room is free again"
-        assert content(run, 1) == before
+        assert steps(run.checkpoints) == [1] and content(run, 1) == before
     save(run, 2)
     assert restore(run)[0].step == 2
     assert capfd.readouterr().err == ""
