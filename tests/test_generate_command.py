@@ -20,7 +20,9 @@ def trained(capsys):
 
 
 def run(*arguments):
-    return call(generate_command, commands.text_run(), "--max-new-tokens", "12", *arguments)
+    if "--max-new-tokens" not in arguments:
+        arguments = ("--max-new-tokens", "12", *arguments)
+    return call(generate_command, commands.text_run(), *arguments)
 
 
 def test_characters_are_streamed_whole():
