@@ -34,7 +34,7 @@ def read_column(path: Path, file: BinaryIO, head: bytes, name: str) -> Iterator[
         if head.startswith(_PARQUET):
             names, batches = _parquet(path, file, name)
         elif head.startswith(_ARROW_FILE):
-            names, batches = _arrow_file(file)
+            names, batches = _arrow_file(path, file)
         else:
             names, batches = _arrow_stream(path, file)
         if names.count(name) != 1:
@@ -68,11 +68,23 @@ def _parquet(path: Path, file: BinaryIO, name: str) -> tuple[list[str], Iterator
     return table.schema_arrow.names, batches()
 
 
-def _arrow_file(file: BinaryIO) -> tuple[list[str], Iterator]:
+def _arrow_file(path: Path, file: BinaryIO) -> tuple[list[str], Iterator]:
+    """A stream between two magics, with a footer that says how many batches it has: the two must agree."""
     from pyarrow import ipc
 
-    table = ipc.open_file(file)
-    return table.schema.names, (table.get_batch(i) for i in range(table.num_record_batches))
+    expected = ipc.open_file(file).num_record_batches
+    file.seek(len(_ARROW_FILE))
+    stream = ipc.open_stream(file)
+
+    def batches() -> Iterator:
+        count = 0
+        for batch in stream:
+            yield batch
+            count += 1
+        if count != expected:
+            raise InputError(f"{path} is damaged: it has {count} of {expected} batches of rows.")
+
+    return stream.schema.names, batches()
 
 
 def _arrow_stream(path: Path, file: BinaryIO) -> tuple[list[str], Iterator]:

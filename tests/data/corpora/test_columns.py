@@ -13,7 +13,7 @@ from seqmodels.errors import InputError
 def table_as(kind, columns):
     table, sink = pa.table(columns), io.BytesIO()
     if kind == "parquet":
-        parquet.write_table(table, sink, row_group_size=2)
+        parquet.write_table(table, sink, row_group_size=2, write_page_checksum=True)
     else:
         new = ipc.new_file if kind == "arrow file" else ipc.new_stream
         with new(sink, table.schema) as writer:
@@ -89,3 +89,26 @@ def test_offsets_that_lead_astray_are_refused(documents_of):
     assert content.count(offsets) == 1
     with pytest.raises(InputError, match="is damaged"):
         documents_of("a.data", content.replace(offsets, wrong))
+
+
+def test_a_flipped_bit_in_a_page_with_a_checksum_is_refused(documents_of):
+    content = table_as("parquet", {"text": ["some text", "other"]})
+    at = content.index(b"some text")
+    for bit in range(8):
+        wrong = content[:at] + bytes([content[at] ^ 1 << bit]) + content[at + 1 :]
+        with pytest.raises(InputError, match=r"is damaged: .*CRC"):
+            documents_of("a.data", wrong)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["parquet", "arrow file", "arrow stream"])
+def test_no_flipped_bit_takes_rows_away(documents_of, kind):
+    """The footer of an Arrow file can come to say that there are none; the library believes it."""
+    content = table_as(kind, {"text": ["some text", None, "other", ""]})
+    for bit in range(8 * len(content)):
+        wrong = bytearray(content)
+        wrong[bit // 8] ^= 1 << bit % 8
+        try:
+            assert len(documents_of("a.arrow", bytes(wrong))) == 4, f"bit {bit}"
+        except InputError as error:
+            assert "a.arrow" in str(error)

@@ -166,8 +166,6 @@ def test_columns_are_kept_or_refused(kind, texts, damage, rows, tmp_path):
         assert documents_or_sentence(tmp_path / f"a.arrow{suffix}", compress(content)) == documents
     found = documents_or_sentence(tmp_path / "a.arrow", damage(content))
     assert found is None or len(found) == len(documents), "rows are gone"
-    if kind == "parquet":  # Arrow's own files have no checksums
-        assert found is None or found == documents
 
 
 @pytest.mark.parametrize("compression", [".gz", ".zst"])
