@@ -1,7 +1,6 @@
 """Whether two runs are the same to the bit."""
 
 import json
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -56,11 +55,13 @@ def batches(folder: Path) -> dict[int, str]:
 
 def content(checkpoint: Path) -> dict[str, Any]:
     """What a checkpoint holds: the position in the data, and type, shape and bytes of each array."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # arrays come back to the devices they were on: this one
-        items = ocp.load_checkpointables(checkpoint)
-    found: dict[str, Any] = {"position": ocp.checkpointables_metadata(checkpoint).custom_metadata["data"]}
-    for path, leaf in jax.tree.leaves_with_path(items):
+    about = ocp.checkpointables_metadata(checkpoint)
+    here = jax.sharding.SingleDeviceSharding(jax.devices()[0])
+    abstract = jax.tree.map(
+        lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=here), about.metadata
+    )
+    found: dict[str, Any] = {"position": about.custom_metadata["data"]}
+    for path, leaf in jax.tree.leaves_with_path(ocp.load_checkpointables(checkpoint, abstract)):
         array = np.asarray(leaf)
         found[jax.tree_util.keystr(path)] = (array.dtype, array.shape, array.tobytes())
     return found
