@@ -1,6 +1,7 @@
 """Puts trained runs side by side: python scripts/compare.py RUN_DIR RUN_DIR ... --out DIR"""
 
 import argparse
+import os
 import sys
 from pathlib import Path
 
@@ -37,9 +38,14 @@ def main() -> None:
         runs = [RunDirectory(each) for path in options.run_dirs for each in chosen(path)]
         if len({run.path.resolve() for run in runs}) < len(runs):
             raise InputError("a run directory is given twice.")
-        taken = next((path for path in (options.out, *options.out.parents) if path.exists()), options.out)
+        out = options.out.absolute()
+        taken = next(path for path in (out, *out.parents) if os.path.exists(path))
         if not taken.is_dir():
             raise InputError(f"--out {options.out}: {taken} is a file; name a directory.")
+        try:
+            options.out.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InputError(f"--out {options.out} cannot be written: {error.strerror}.") from None
         from seqmodels import registry  # noqa: F401  (JAX and all that a config can name: seconds)
         from seqmodels.evaluation import comparison, comparison_page, comparison_tables
         from seqmodels.evaluation.comparison_ledger import ledger

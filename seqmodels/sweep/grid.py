@@ -1,12 +1,11 @@
 """What a sweep trains: every config at every learning rate with every seed."""
 
-import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from seqmodels import config
-from seqmodels.config_checks import resolve
+from seqmodels.config_checks import LARGEST_FLOAT, resolve
 from seqmodels.config_reader import Key, check_there
 from seqmodels.errors import InputError
 
@@ -77,7 +76,7 @@ def numbers(option: str, text: str | None, kind: type[int] | type[float]) -> tup
             value = kind(word)
         except ValueError:
             value = None
-        fits = value is not None and (0 < value < math.inf if kind is float else 0 <= value < 2**32)
+        fits = value is not None and (0 < value <= LARGEST_FLOAT if kind is float else 0 <= value < 2**32)
         if not fits:
             wanted = "learning rates above 0, such as 1e-3,3e-3"
             if kind is int:
