@@ -4,11 +4,11 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 from huggingface_hub import constants
-from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, processors
+from tokenizers import Tokenizer, decoders, pre_tokenizers
 
-from seqmodels.data.corpora import Corpus
-from seqmodels.data.tokenizers import BytePairTokenizer, ByteTokenizer, HuggingFaceTokenizer, pieces
+from seqmodels.data.tokenizers import BytePairTokenizer, ByteTokenizer, HuggingFaceTokenizer
 from seqmodels.errors import InputError
+from tests.data.tokenizers.small_vocabularies import Documents, hub_file, ready
 from tests.fuzzing import fuzz
 
 TEXTS = [
@@ -22,64 +22,6 @@ TEXTS = [
     "<|endoftext|>",
     "line\r\nline\u2028\x00 end ",
 ]
-
-
-class Documents(Corpus):
-    """A corpus of a list."""
-
-    def __init__(self, *documents):
-        self._documents = documents
-
-    def documents(self, split):
-        return iter(self._documents)
-
-    fingerprint = property(lambda self: repr(self._documents))
-
-    def describe(self):
-        return {}
-
-
-PUNS = Documents(b"hug pug pun hugs puns and other words for it", b"a pug's hug")
-
-
-def ready(tokenizer, folder, corpus=PUNS, say=lambda line: None):
-    tokenizer.prepare(corpus, folder, say)
-    return tokenizer
-
-
-def hub_file(folder, vocabulary, **parts):
-    """A tokenizer.json such as the hub has, with special tokens and a template that adds a start token."""
-    library = Tokenizer(models.BPE(vocabulary, [], **parts.pop("model", {})))
-    library.pre_tokenizer = parts.get("pre_tokenizer")
-    library.decoder = parts.get("decoder")
-    library.add_special_tokens(["<s>", "<|endoftext|>"])
-    library.add_tokens([AddedToken("    ", normalized=False)])
-    library.post_processor = processors.TemplateProcessing(
-        single="<s> $A", special_tokens=[("<s>", library.token_to_id("<s>"))]
-    )
-    folder.mkdir()
-    library.save(str(folder / "tokenizer.json"))
-    return folder
-
-
-@pytest.fixture
-def byte_level(tmp_path):
-    letters = {letter: index for index, letter in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}
-    return hub_file(
-        tmp_path / "hub",
-        letters,
-        pre_tokenizer=pre_tokenizers.ByteLevel(add_prefix_space=False),
-        decoder=decoders.ByteLevel(),
-    )
-
-
-@pytest.fixture(params=["bytes", "byte pairs", "hub"])
-def tokenizer(request, tmp_path):
-    if request.param == "bytes":
-        return ByteTokenizer()
-    if request.param == "byte pairs":
-        return ready(BytePairTokenizer(270), tmp_path)
-    return ready(HuggingFaceTokenizer(str(request.getfixturevalue("byte_level"))), tmp_path)
 
 
 @pytest.mark.parametrize("text", TEXTS)
@@ -238,32 +180,6 @@ def test_settings_too_small_are_refused():
         BytePairTokenizer(training_bytes=0)
 
 
-def test_a_huge_vocabulary_takes_what_the_text_has(tmp_path):
-    """The library makes room for all ids at once, and for 10**12 it would end the process."""
-    lines = []
-    tokenizer = ready(BytePairTokenizer(10**12, training_bytes=1000), tmp_path, say=lines.append)
-    assert 257 < tokenizer.vocab_size < 300
-    assert "the text has no pairs" in lines[0]
-
-
-def test_ids_beyond_16_bits(tmp_path):
-    """Each letter of 70,000 has an id of its own; the last of them must not come back as another."""
-    letters = [chr(code) for code in range(0x20000, 0x20000 + 70_000)]
-    folder = hub_file(tmp_path / "wide", {letter: index for index, letter in enumerate(letters)})
-    tokenizer = ready(HuggingFaceTokenizer(str(folder)), tmp_path)
-    ids = tokenizer.encode((letters[-1] + letters[65_536]).encode())
-    assert ids.tolist() == [69_999, 65_536]
-
-
-@pytest.mark.parametrize("letters", ["acgt", " \n\t"])
-def test_text_without_a_space_is_learned_from_in_finite_time(tmp_path, letters):
-    """The library takes the square of the length of what it cannot part: this would be minutes."""
-    text = "".join(np.random.default_rng(0).choice(list(letters), 200_000)).encode()
-    tokenizer = ready(BytePairTokenizer(270), tmp_path, Documents(text))
-    assert tokenizer.vocab_size == 270
-    assert tokenizer.decode(tokenizer.encode(text[:1000])) == text[:1000]
-
-
 def test_a_failed_sample_leaves_nothing_behind(tmp_path):
     class Failing(Documents):
         def documents(self, split):
@@ -273,29 +189,3 @@ def test_a_failed_sample_leaves_nothing_behind(tmp_path):
     with pytest.raises(InputError, match="second document is damaged"):
         ready(BytePairTokenizer(270), tmp_path, Failing())
     assert not list(tmp_path.rglob("*.json")) and not list(tmp_path.rglob("making-*"))
-
-
-@pytest.mark.parametrize("tokenizer", ["byte pairs", "hub"], indirect=True)
-def test_long_documents_in_pieces_have_the_same_ids(tokenizer, monkeypatch):
-    """Cut before a space, where no token reaches across: also beside white space of every kind."""
-    random = np.random.default_rng(0)
-    spaces = [" ", " ", "  ", "\n", "\t", "\u00a0", "\u3000", "\u2028"]
-    words = ["hug", "pug's", "42", ".", "\u00d6", "\u4e2d", "\U0001f600"]
-    text = "".join(random.choice(spaces + words, 3000)).encode()
-    whole = tokenizer.encode(text)
-    for size in (1, 2, 3, 5, 8, 100):
-        monkeypatch.setattr(pieces, "_PIECE", size)
-        assert np.array_equal(tokenizer.encode(text), whole)
-
-
-def test_a_document_that_cannot_be_parted_is_refused(byte_level, tmp_path, monkeypatch):
-    """The bound is 16 MiB, of which the library needs some GB; here it is 50 bytes."""
-    monkeypatch.setattr(pieces, "_PIECE", 8)
-    monkeypatch.setattr(pieces, "_LONGEST", 50)
-    tokenizer = ready(HuggingFaceTokenizer(str(byte_level)), tmp_path)
-    tokenizer.encode(b"a pug " * 100)
-    with pytest.raises(InputError, match=r"b'a pug a pug .*' goes on from byte 11 for 52 bytes without"):
-        tokenizer.encode(b"a pug a pug " + b"x" * 51)
-    words = hub_file(tmp_path / "words", {letter: index for index, letter in enumerate("a pug")})
-    with pytest.raises(InputError, match=r"from byte 0 for 60 bytes without"):
-        ready(HuggingFaceTokenizer(str(words)), tmp_path).encode(b"a pug " * 10)
