@@ -108,6 +108,8 @@ def _join() -> bool:
         if not value.isdecimal():
             raise InputError(f"{name}={value} should be a whole number.")
     number, identity = (int(counts[name]) if name in counts else None for name in (NUMBER, IDENTITY))
+    if number is not None and identity is not None and identity >= number:
+        raise InputError(f"{IDENTITY}={identity} should be below {NUMBER}={number}: processes count from 0.")
     # It would take SIGTERM from us (`Interruption`) and swallow it.
     jax.config.update("jax_enable_preemption_service", False)
     try:
