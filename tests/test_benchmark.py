@@ -139,8 +139,10 @@ def test_a_run_written_down_is_timed(part):
     """Wrong here: the script breaks the day the loop's or the checkpoints' signature changes, and
     nobody sees it until it is needed."""
     record, comparison = part("record"), part("comparison")
+    config = SCRIPTS.parent / "configs" / "recall" / "transformer.gin"
     kinds = {"nothing": (2, False), "all": (1, True)}
-    with record.written_down("tiny", record.TINY, 2, kinds, target=0.5) as table:
+    flags = ("LanguageModel.width=32", "LanguageModel.depth=1", "train.batch_size=8")
+    with record.written_down(config, flags, 2, kinds, target=0.5) as table:
         lines, verdicts = comparison.report(table, rounds=1)
     assert len(verdicts) == 1 and all(line.endswith("tokens/s") for line in lines[1:3])
 
