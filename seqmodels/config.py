@@ -15,7 +15,7 @@ from gin import config as gin_config
 from gin import config_parser
 
 from seqmodels.config_checks import check, reachable, resolve
-from seqmodels.config_reader import MACRO, Bindings, Key, parameters, read
+from seqmodels.config_reader import MACRO, Bindings, Key, in_one_line, parameters, read
 from seqmodels.errors import InputError
 
 ROOTS = ("train", "evaluate")
@@ -64,8 +64,8 @@ def split_arguments(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
             continue
         name, _, value = argument.removeprefix(FLAG).partition("=")
         name, value = name.strip(), value.strip()
-        if not name or not value:
-            raise InputError(f"{argument}: write {FLAG}NAME=VALUE, without spaces.")
+        if len(name.split()) != 1 or not value:
+            raise InputError(f"{in_one_line(argument)}: write {FLAG}NAME=VALUE, without spaces.")
         bindings.append(f"{name} = {value if _is_literal(value) else repr(value)}")
     return bindings, rest
 

@@ -69,7 +69,7 @@ def read(files: Sequence[str | Path], flags: Sequence[str] = ()) -> Bindings:
         _read_file(Path(file), bindings, read_already, within=())
     bound: dict[Key, str] = {}
     for flag in flags:
-        where = f"--gin.{flag.replace(' = ', '=', 1)}"
+        where = in_one_line(f"--gin.{flag.replace(' = ', '=', 1)}")
         for statement, _ in _statements(flag, where=lambda line, where=where: where):
             if not isinstance(statement, config_parser.BindingStatement):
                 raise InputError(f"{where}: write --gin.NAME=VALUE.")
@@ -105,6 +105,11 @@ def shown(value: Any) -> str:
     """A value as a config has it, cut to a length that a message can bear."""
     literal = repr(value)
     return literal if len(literal) <= LONGEST_SHOWN else f"{literal[:LONGEST_SHOWN]}..."
+
+
+def in_one_line(text: str) -> str:
+    """A text as a message can hold it: line ends and what else cannot be printed become spaces."""
+    return "".join(character if character.isprintable() else " " for character in text)
 
 
 def check_there(path: Path) -> None:

@@ -186,7 +186,8 @@ def test_lines_that_are_no_bindings_say_what_would_be_one(tmp_path, line, words)
         ("train.seed=%nothing", "%nothing is not defined"),
         ("include=x.gin", "include is never used"),
         ("train:seed=3", "a line is NAME.PARAMETER = VALUE"),
-        ("x y=3", "a line is NAME.PARAMETER = VALUE"),
+        ("x y=3", "write --gin.NAME=VALUE, without spaces."),
+        ("x\ny=3", "--gin.x y=3: write --gin.NAME=VALUE, without spaces."),
     ],
 )
 def test_a_flag_is_one_binding(tmp_path, flag, words):

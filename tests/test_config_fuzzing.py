@@ -5,6 +5,7 @@ import tempfile
 from pathlib import Path
 
 import gin
+from hypothesis import example
 from hypothesis import strategies as st
 
 from seqmodels import config
@@ -64,6 +65,8 @@ def test_a_damaged_config_loads_or_is_refused_in_one_sentence(text):
 
 
 @fuzz(campaign=250, arguments=st.lists(flags, min_size=1, max_size=3))
+@example(arguments=["--gin.train.se\ned=3"])
+@example(arguments=["--gin.train.seed=(3,\n)"])
 def test_flags_are_taken_or_refused_in_one_sentence(arguments):
     """The same for what a shell made of a command line."""
     check(load("\n".join(f"{name} = {value}" for name, value in BASE.items()), arguments))

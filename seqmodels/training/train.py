@@ -87,13 +87,13 @@ def train(
             job = settings.job()
         check_same("the data", data.fingerprint)
         hardware.set_precision(job.model.dtype)
+        initial = None
+        if path is None or not steps_of(path / "checkpoints"):
+            initial = initial_parameters(settings.initial_parameters, job)
         if check:
             _compile_and_report(job, data, plan, 0, settings.deterministic, say)
             return
 
-        initial = None
-        if not steps_of(path / "checkpoints"):
-            initial = initial_parameters(settings.initial_parameters, job)
         run = _open(path, loaded)
         checkpoints = stack.enter_context(contextlib.closing(Checkpoints(run, plan.keep_every)))
         begun = _begin(job, checkpoints, initial, say)
