@@ -81,5 +81,5 @@ def test_many_lines_take_memory_for_their_places_alone(tmp_path):
 @pytest.mark.slow
 def test_byte_pairs_of_a_huge_document_are_made_some_at_a_time(tmp_path):
     """All at once they would take some 100 bytes for each byte of text."""
-    _, memory = memory_of(tmp_path, "a.txt", one_line(24 << 20), b"few words " * 1000, vocab_size=300)
-    assert memory < 640 << 20
+    _, memory = memory_of(tmp_path, "a.txt", one_line(12 << 20), one_line(20_000), vocab_size=300)
+    assert memory < 256 << 20

@@ -14,7 +14,7 @@ from seqmodels.errors import InputError
 
 FILE = "tokenizer.json"
 
-_BATCH_BYTES = 1 << 22  # the library takes some hundred bytes a token
+_BATCH_BYTES = 1 << 20  # the library takes some hundred bytes a token
 
 
 class LibraryTokenizer(Tokenizer):
@@ -43,6 +43,7 @@ class LibraryTokenizer(Tokenizer):
             for number, encoding in zip(numbers, encoded, strict=True):
                 ids.append(np.array(encoding.ids, np.int32))
                 lengths[number] += len(ids[-1])
+            del encoded  # before the next are made
         return np.concatenate(ids), lengths
 
     def save(self, folder: Path) -> None:

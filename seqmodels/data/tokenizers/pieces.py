@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from seqmodels.errors import InputError
 
-_PIECE, _LONGEST = 1 << 20, 1 << 24
+_PIECE, _LONGEST = 1 << 18, 1 << 24
 
 # A character that is no white space, before a space. The patterns that split text for byte-level
 # vocabularies (GPT-2's and those after it) have a space at the start of a token, or in a token of white
@@ -14,7 +14,7 @@ _BORDER = re.compile(rb"(?:[!-~]|[\xc3-\xdf][\x80-\xbf]|[\xe0\xe4-\xef][\x80-\xb
 
 
 def pieces(document: bytes, byte_level: bool) -> Iterator[tuple[int, bytes]]:
-    """(first byte, text) of each piece of a document, about 1 MiB each if the vocabulary is byte-level.
+    """(first byte, text) of each piece of a document, about 256 KiB each if the vocabulary is byte-level.
 
     In others the start of a text can have a token of its own, so that a cut would change the text.
 
