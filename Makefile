@@ -7,15 +7,19 @@ quickstart:
 	@sh scripts/environment.sh requirements.txt
 	@.venv/bin/python scripts/quickstart.py
 
-# Tests of one file share their compilations, so a file stays with one worker. Most programs run once and are small:
-# compiling them takes longer than running them, so here the compiler optimises nothing; in test-all it does.
+# Tests of one file share their compilations, so a file stays with one worker; files go out in the order of
+# tests/conftest.py. Most programs run once and are small: compiling them takes longer than running them, so here the
+# compiler optimises nothing and makes fusions in its older, quicker way; in test-all it does its best.
+PYTEST = .venv/bin/python -m pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+QUICK_COMPILER = --xla_backend_optimization_level=0 --xla_backend_extra_options=xla_cpu_disable_new_fusion_emitters
+
 test:
 	@sh scripts/environment.sh requirements-dev.txt
-	@XLA_FLAGS="$$XLA_FLAGS --xla_backend_optimization_level=0" .venv/bin/python -m pytest -q -n $(WORKERS) --dist loadfile -m "not slow"
+	@XLA_FLAGS="$$XLA_FLAGS $(QUICK_COMPILER)" $(PYTEST) -m "not slow"
 
 test-all:
 	@sh scripts/environment.sh requirements-dev.txt
-	@.venv/bin/python -m pytest -q -n $(WORKERS) --dist loadfile
+	@$(PYTEST)
 
 lint:
 	@sh scripts/environment.sh requirements-dev.txt

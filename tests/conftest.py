@@ -12,6 +12,11 @@ jax.config.update("jax_compilation_cache_dir", os.path.join(os.path.dirname(__fi
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
 
 
+def pytest_collection_modifyitems(items):
+    """Files of few and long tests first: a worker that takes one last keeps the others waiting."""
+    items.sort(key=lambda item: item.path.parent.name not in ("tests", "training", "sweep"))
+
+
 @pytest.fixture(scope="session")
 def refs():
     """The folder of reference vectors, from the environment variable SEQMODELS_REFS."""
