@@ -4,16 +4,17 @@ import argparse
 import sys
 
 from seqmodels import config
+from seqmodels.command_line import Parser
 from seqmodels.errors import exit_status
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
     """The options; `--gin.` flags are taken out before."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="eval.py",
         description="Evaluate a checkpoint: perplexity, recall, memory. Into RUN_DIR/eval and TensorBoard.",
+        takes_settings=True,
         epilog="--gin.NAME=VALUE sets what the evaluation uses, for example --gin.evaluate.row_length=512.",
-        allow_abbrev=False,
     )
     parser.add_argument("run_dir", metavar="RUN_DIR", help="what train.py wrote")
     parser.add_argument("--step", default="latest", help="a step, latest (default) or best")

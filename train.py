@@ -5,37 +5,28 @@ import sys
 from pathlib import Path
 
 from seqmodels import config
-from seqmodels.errors import InputError, exit_status
+from seqmodels.command_line import Parser
+from seqmodels.config_reader import check_there
+from seqmodels.errors import exit_status
 from seqmodels.training.interruption import Interruption
-
-
-class Once(argparse.Action):
-    """An option that may be given once: the second of two would silently win."""
-
-    def __call__(self, parser, namespace, values, option_string=None):
-        if option_string in (given := getattr(namespace, "given", [])):
-            parser.error(f"{option_string} is given twice.")
-        namespace.given = [*given, option_string]
-        setattr(namespace, self.dest, values)
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
     """The options and config files; `--gin.` flags are taken out before."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="train.py",
         description="Train a model, or go on where an earlier process stopped.",
+        takes_settings=True,
         epilog="--gin.NAME=VALUE overrides a setting of the config files, for example --gin.train.steps=100.",
-        allow_abbrev=False,
     )
     parser.add_argument(
         "configs", nargs="+", metavar="CONFIG.gin", help="config files; later ones override earlier ones"
     )
-    parser.add_argument("--run-dir", type=Path, action=Once, metavar="DIR", help="where the run is kept")
+    parser.add_argument("--run-dir", type=Path, metavar="DIR", help="where the run is kept")
     parser.add_argument(
         "--resume",
         choices=("auto", "never", "must"),
         default="auto",
-        action=Once,
         help="go on with the run in DIR if there is one (auto), never do, or fail where there is none (must)",
     )
     parser.add_argument(
@@ -54,16 +45,14 @@ def main() -> None:
         bindings, rest = config.split_arguments(sys.argv[1:])
         options = parse(rest)
         for file in options.configs:
-            if not Path(file).is_file():
-                hint = " A setting is written --gin.NAME=VALUE." if "=" in file else ""
-                raise InputError(f"{file}: there is no such config file.{hint}")
+            check_there(Path(file))
         from seqmodels import registry  # noqa: F401  (JAX and all that a config can name: seconds)
-        from seqmodels.training.mesh import join_processes
+        from seqmodels.training.processes import joined
         from seqmodels.training.train import train
 
         loaded = config.load(options.configs, bindings)
-        join_processes()
-        train(options.run_dir, loaded, options.resume, options.check, interruption)
+        with joined():
+            train(options.run_dir, loaded, options.resume, options.check, interruption)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,9 @@ from pathlib import Path
 # From a checkout the package need not be installed.
 sys.path.insert(1, str(Path(__file__).resolve().parent.parent))
 
+from seqmodels.command_line import Parser
+from seqmodels.errors import exit_status
+
 # A part is a module of `benchmarks` whose `comparisons()` yields what it compares, one after the other.
 PARTS = {
     "ops": "the forms of every op against each other, forward and backward",
@@ -15,17 +18,17 @@ PARTS = {
     "data": "perplexity against the bare forward pass, and rows of a task against the steps that take them",
     "decode": "one token at a time from the state, behind short and long contexts",
     "sweep": "a sweep of tiny members, its members in turn, and as many runs of their own",
+    "record": "a line of metrics every update and a checkpoint every 50, against neither",
     "step": "the step of training against the machine's products, and the loop around it against the step",
 }
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
     """The options of the command line."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="benchmark.py",
         description="Medians of rounds in which every contender runs once, in one process, once compiled.",
         epilog="; ".join(f"{name}: {what}" for name, what in PARTS.items()),
-        allow_abbrev=False,
     )
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"{', '.join(PARTS)}; default: all")
     parser.add_argument("--rounds", type=int, default=10, help="timed rounds a comparison (default: 10)")
@@ -39,7 +42,8 @@ def parse(arguments: list[str]) -> argparse.Namespace:
 
 
 def main() -> None:
-    options = parse(sys.argv[1:])
+    with exit_status():
+        options = parse(sys.argv[1:])
     from benchmarks.comparison import machine, report
 
     print(machine())

@@ -1,21 +1,22 @@
 """Puts trained runs side by side: python scripts/compare.py RUN_DIR RUN_DIR ... --out DIR"""
 
 import argparse
+import os
 import sys
 from pathlib import Path
 
 # From a checkout the package need not be installed.
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from seqmodels.command_line import Parser
 from seqmodels.errors import InputError, exit_status
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
     """The options of the command line."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="compare.py",
         description="Compare trained runs: figures, whether the comparison is fair, and curves.",
-        allow_abbrev=False,
     )
     parser.add_argument(
         "run_dirs",
@@ -37,9 +38,14 @@ def main() -> None:
         runs = [RunDirectory(each) for path in options.run_dirs for each in chosen(path)]
         if len({run.path.resolve() for run in runs}) < len(runs):
             raise InputError("a run directory is given twice.")
-        taken = next((path for path in (options.out, *options.out.parents) if path.exists()), options.out)
+        out = options.out.absolute()
+        taken = next(path for path in (out, *out.parents) if os.path.exists(path))
         if not taken.is_dir():
             raise InputError(f"--out {options.out}: {taken} is a file; name a directory.")
+        try:
+            options.out.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InputError(f"--out {options.out} cannot be written: {error.strerror}.") from None
         from seqmodels import registry  # noqa: F401  (JAX and all that a config can name: seconds)
         from seqmodels.evaluation import comparison, comparison_page, comparison_tables
         from seqmodels.evaluation.comparison_ledger import ledger

@@ -7,13 +7,15 @@ from pathlib import Path
 # From a checkout the package need not be installed.
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from seqmodels.command_line import Parser
+from seqmodels.errors import exit_status
+
 
 def parse(arguments: list[str]) -> argparse.Namespace:
     """The options of the command line."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="cost_tables.py",
         description="Costs of sequence mixers, each figure checked a second way; status 1 where one fails.",
-        allow_abbrev=False,
     )
     parser.add_argument(
         "--mixers", action="store_true", help="every registered mixer at lengths of 256 to 65,536 instead"
@@ -50,7 +52,8 @@ def lines(table) -> list[str]:
 
 
 def main() -> None:
-    options = parse(sys.argv[1:])
+    with exit_status():
+        options = parse(sys.argv[1:])
     from seqmodels.cost_tables import attention_and_recurrence, mixers, transformer  # JAX: seconds
 
     if options.mixers:

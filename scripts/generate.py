@@ -2,6 +2,7 @@
 
 import argparse
 import codecs
+import os
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from seqmodels import config
+from seqmodels.command_line import Parser
 from seqmodels.errors import InputError, exit_status
 
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}".encode()
@@ -17,9 +19,7 @@ REPLACEMENT = "\N{REPLACEMENT CHARACTER}".encode()
 
 def parse(arguments: list[str]) -> argparse.Namespace:
     """The options of the command line."""
-    parser = argparse.ArgumentParser(
-        prog="generate.py", description="Continue text with a trained model.", allow_abbrev=False
-    )
+    parser = Parser(prog="generate.py", description="Continue text with a trained model.")
     parser.add_argument("run_dir", metavar="RUN_DIR", help="what train.py wrote")
     parser.add_argument("--step", default="latest", help="a step, latest (default) or best")
     source = parser.add_mutually_exclusive_group(required=True)
@@ -61,13 +61,14 @@ def characters(tokenizer, ids: Iterable[int], before: list[int]) -> Iterator[str
 def prompts(options: argparse.Namespace) -> Iterator[bytes]:
     """The texts to continue."""
     if options.prompt is not None:
-        yield options.prompt.encode()
+        yield os.fsencode(options.prompt)
     elif options.prompt_file is not None:
         yield _read(Path(options.prompt_file))
     else:
+        sys.stdin.reconfigure(encoding="utf-8", errors="surrogateescape")
         while True:
             try:
-                yield input("> ").encode()
+                yield input("> ").encode("utf-8", "surrogateescape")
             except EOFError:
                 return
 
@@ -121,8 +122,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except KeyboardInterrupt:
-        print()
-        sys.exit(130)
+    main()

@@ -8,6 +8,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from seqmodels import config
+from seqmodels.command_line import Parser
 from seqmodels.errors import exit_status
 from seqmodels.sweep.grid import labels, numbers
 from seqmodels.sweep.processes import stoppable, warm_up
@@ -15,11 +16,11 @@ from seqmodels.sweep.processes import stoppable, warm_up
 
 def parse(arguments: list[str]) -> argparse.Namespace:
     """The options; `--gin.` flags are taken out before."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="sweep.py",
         description="Train every config at every learning rate with every seed, and tabulate the results.",
+        takes_settings=True,
         epilog="--gin.NAME=VALUE sets the same in every config. The same command goes on after a stop.",
-        allow_abbrev=False,
     )
     parser.add_argument("configs", nargs="+", metavar="CONFIG.gin", help="config files, each one by itself")
     parser.add_argument("--run-dir", type=Path, required=True, metavar="DIR", help="where the sweep is kept")

@@ -59,6 +59,12 @@ def host_memory() -> int:
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
+def device_memory() -> int:
+    """Bytes of memory of one device; on a CPU that of the machine."""
+    of_device = jax.local_devices()[0].memory_stats() or {}  # None on CPUs
+    return of_device.get("bytes_limit", host_memory())
+
+
 def tree_bytes(tree: Any) -> int:
     """Bytes of all arrays of a tree."""
     return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))

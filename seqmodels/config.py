@@ -15,7 +15,7 @@ from gin import config as gin_config
 from gin import config_parser
 
 from seqmodels.config_checks import check, reachable, resolve
-from seqmodels.config_reader import MACRO, Bindings, Key, parameters, read
+from seqmodels.config_reader import MACRO, Bindings, Key, in_one_line, parameters, read
 from seqmodels.errors import InputError
 
 ROOTS = ("train", "evaluate")
@@ -63,8 +63,9 @@ def split_arguments(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
             rest.append(argument)
             continue
         name, _, value = argument.removeprefix(FLAG).partition("=")
-        if not name.strip() or not value.strip():
-            raise InputError(f"{argument}: write {FLAG}NAME=VALUE.")
+        name, value = name.strip(), value.strip()
+        if len(name.split()) != 1 or not value:
+            raise InputError(f"{in_one_line(argument)}: write {FLAG}NAME=VALUE, without spaces.")
         bindings.append(f"{name} = {value if _is_literal(value) else repr(value)}")
     return bindings, rest
 
@@ -106,11 +107,15 @@ def operative_text() -> str:
 
 
 def _is_literal(value: str) -> bool:
+    """Whether all of it is one value; what stands behind one would be a statement of its own."""
     try:
-        config_parser.ConfigParser(value, gin_config.ParserDelegate(skip_unknown=True)).parse_value()
-    except (SyntaxError, ValueError, tokenize.TokenError):
+        parser = config_parser.ConfigParser(value, gin_config.ParserDelegate(skip_unknown=True))
+        parser.parse_value()
+        while parser.current_token.type in (tokenize.NEWLINE, tokenize.NL):
+            parser.advance_one_line()
+    except (SyntaxError, ValueError, tokenize.TokenError, RecursionError):
         return False
-    return True
+    return parser.current_token.type == tokenize.ENDMARKER
 
 
 def _check_overrides(bindings: Bindings, flags: Sequence[str], root: str) -> None:

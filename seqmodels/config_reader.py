@@ -7,6 +7,8 @@ twice in one file, an include sought beside the working directory instead of the
 import difflib
 import inspect
 import io
+import os
+import re
 import tokenize
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -18,6 +20,10 @@ from gin import config_parser
 from seqmodels.errors import InputError
 
 MACRO = "gin.macro"
+MOST_SHOWN = 60
+"""Names in a message that lists what there is."""
+LONGEST_SHOWN = 200
+"""Characters of a value in a message."""
 
 
 class Key(NamedTuple):
@@ -63,7 +69,7 @@ def read(files: Sequence[str | Path], flags: Sequence[str] = ()) -> Bindings:
         _read_file(Path(file), bindings, read_already, within=())
     bound: dict[Key, str] = {}
     for flag in flags:
-        where = f"--gin.{flag.replace(' = ', '=', 1)}"
+        where = in_one_line(f"--gin.{flag.replace(' = ', '=', 1)}")
         for statement, _ in _statements(flag, where=lambda line, where=where: where):
             if not isinstance(statement, config_parser.BindingStatement):
                 raise InputError(f"{where}: write --gin.NAME=VALUE.")
@@ -87,23 +93,42 @@ def constructor(configurable: Callable | type) -> Callable:
 
 def nearest(word: str, known: Iterable[str]) -> str:
     """A sentence that names the right word: the nearest one, or all of them where none is near."""
-    known = sorted(known)
-    near = difflib.get_close_matches(word, known, n=1)
-    return f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known) or 'none'}."
+    by_letters = {name.casefold(): name for name in sorted(known)}
+    near = difflib.get_close_matches(word.casefold(), by_letters, n=1)
+    if near:
+        return f"did you mean {by_letters[near[0]]!r}?"
+    shown = list(by_letters.values())[:MOST_SHOWN] or ["none"]
+    return f"known: {', '.join(shown)}{', ...' if len(by_letters) > len(shown) else '.'}"
+
+
+def shown(value: Any) -> str:
+    """A value as a config has it, cut to a length that a message can bear."""
+    literal = repr(value)
+    return literal if len(literal) <= LONGEST_SHOWN else f"{literal[:LONGEST_SHOWN]}..."
+
+
+def in_one_line(text: str) -> str:
+    """A text as a message can hold it: line ends and what else cannot be printed become spaces."""
+    return "".join(character if character.isprintable() else " " for character in text)
+
+
+def check_there(path: Path) -> None:
+    """Raises InputError where there is no config file at a path."""
+    if os.path.isdir(path):
+        raise InputError(f"{path}: this is a folder; name a config file in it.")
+    if not os.path.exists(path):
+        hint = " A setting is written --gin.NAME=VALUE." if "=" in path.name else ""
+        raise InputError(f"{path}: there is no such config file.{hint}")
 
 
 def _read_file(path: Path, bindings: Bindings, read_already: set[Path], within: tuple[Path, ...]) -> None:
+    check_there(path)
     identity = path.resolve()
-    if identity in within:
-        raise InputError(f"{path}: includes itself.")
     if identity in read_already:
         return
     read_already.add(identity)
     try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        hint = " A setting is written --gin.NAME=VALUE." if "=" in path.name else ""
-        raise InputError(f"{path}: there is no such config file.{hint}") from None
+        text = path.read_text(encoding="utf-8-sig")  # some editors write a byte order mark
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: not UTF-8 text, at byte {error.start}.") from None
     except OSError as error:
@@ -120,8 +145,10 @@ def _read_file(path: Path, bindings: Bindings, read_already: set[Path], within: 
                     f"{where}: an include must stand above all bindings, which it would override."
                 )
             included = path.parent / statement.filename
-            if not included.exists():
+            if not os.path.isfile(included):
                 raise InputError(f"{where}: there is no file {included} (sought beside {path}).")
+            if included.resolve() in (*within, identity):
+                raise InputError(f"{where}: {included} includes itself.")
             _read_file(included, bindings, read_already, (*within, identity))
 
 
@@ -140,10 +167,22 @@ def _statements(text: str, where: Callable[[int], str]) -> Iterable[tuple[Any, s
                 )
             yield statement, where(line)
     except SyntaxError as error:
-        message = str(error.msg).partition("\n")[0]
-        raise InputError(f"{where(error.lineno or line)}: {message}") from None
-    except tokenize.TokenError as error:
-        raise InputError(f"{where(error.args[1][0])}: {error.args[0]}.") from None
+        raise InputError(f"{where(error.lineno or line)}: {_in_our_words(str(error.msg))}") from None
+    except tokenize.TokenError:
+        opened = "a bracket or quotation mark that is opened here or below is never closed"
+        raise InputError(f"{where(line)}: {opened}.") from None
+    except TypeError:
+        raise InputError(f"{where(line)}: a key in braces here or below is a list or has braces.") from None
+    except RecursionError:
+        raise InputError(f"{where(line)}: brackets here or below are nested too deeply.") from None
+
+
+def _in_our_words(message: str) -> str:
+    """What gin's parser complains of, with what would be right."""
+    if word := re.search(r"Failed to parse token '(.*)'", message, re.DOTALL):
+        return f"{shown(word[1])} is no value; a string stands in quotes, and a name behind @ or %."
+    complaint = message.partition("\n")[0].partition("  Got ")[0].rstrip(".")
+    return f"{complaint}; a line is NAME.PARAMETER = VALUE, such as train.steps = 100."
 
 
 class _References(config_parser.ParserDelegate):
@@ -154,9 +193,13 @@ class _References(config_parser.ParserDelegate):
 
     def configurable_reference(self, scoped_name, evaluate):
         try:
-            return gin_config.ConfigurableReference(scoped_name, evaluate)
+            reference = gin_config.ConfigurableReference(scoped_name, evaluate)
         except (ValueError, KeyError):
             self.unknown.append(scoped_name)
+            return None
+        if reference.configurable.module == "gin":  # its macros are written %NAME, and nobody needs the rest
+            self.unknown.append(scoped_name)
+        return reference
 
     def macro(self, name):
         return gin_config.ParserDelegate().macro(name)
@@ -177,7 +220,7 @@ def _key(statement, where: str) -> Key:
         entry = gin_config._REGISTRY.get_match(statement.selector)
     except KeyError:
         raise InputError(f"{where}: {statement.selector!r} is ambiguous; write its module too.") from None
-    if entry is None:
+    if entry is None or entry.module == "gin":
         known = nearest(statement.selector, configurable_names())
         raise InputError(f"{where}: there is no {statement.selector!r}; {known}")
     known = [name for name in parameters(entry.wrapped) if name not in (entry.denylist or ())]

@@ -5,6 +5,7 @@ right. It ends a command with status 2 and without a traceback. Anything else ra
 """
 
 import contextlib
+import signal
 import sys
 from collections.abc import Iterator
 
@@ -35,14 +36,23 @@ class Interrupted(Exception):
         self.status = 128 + signal_number  # as a shell reports it
 
 
+class LostProcessError(Exception):
+    """Another process of the run has ended, and this one cannot go on without it."""
+
+    status = 1
+
+
 @contextlib.contextmanager
 def exit_status() -> Iterator[None]:
-    """Turns the errors above into one message and their exit status; others keep their traceback."""
+    """Turns the errors above, and Ctrl-C, into one message and their status; others keep their traceback."""
     try:
         yield
-    except (InputError, NonFiniteError, CheckpointWriteError, Interrupted) as error:
+    except (InputError, NonFiniteError, CheckpointWriteError, LostProcessError, Interrupted) as error:
         # Gin adds a line for each configurable that the error passed through.
         message = str(error).partition("\n  In call to configurable ")[0]
         kind = "" if isinstance(error, Interrupted) else "error: "
         print(f"{kind}{message}", file=sys.stderr)
         sys.exit(error.status)
+    except KeyboardInterrupt:
+        print("\ninterrupted.", file=sys.stderr)
+        sys.exit(128 + signal.SIGINT)

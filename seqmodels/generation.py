@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from seqmodels.accounting import host_memory, state_bytes
+from seqmodels.accounting import device_memory, state_bytes
 from seqmodels.errors import InputError
 
 # Prompts are padded to a multiple of this, so that prompts of similar length share a compilation.
@@ -185,8 +185,7 @@ def _prepare(graphdef, params, prompts, sampling: Sampling, max_new_tokens: int,
 def _check_memory(model, rows: int, capacity: int, max_new_tokens: int) -> None:
     """Raises InputError where the states of all rows cannot stand in the memory of the device."""
     needed = state_bytes(model, capacity, rows)
-    of_device = jax.local_devices()[0].memory_stats() or {}  # None on CPUs
-    memory = of_device.get("bytes_limit", host_memory())
+    memory = device_memory()
     if needed > memory:
         raise InputError(
             f"max_new_tokens is {max_new_tokens}; with it the state of {rows} rows takes "

@@ -102,6 +102,10 @@ class LanguageModel(nnx.Module):
             raise InputError("LanguageModel.mixers is empty; name at least one mixer, such as (@Mamba,).")
         if not 0.0 <= dropout < 1.0:
             raise InputError(f"LanguageModel.dropout is {dropout}; it must be at least 0 and below 1.")
+        if logits_softcap is not None and logits_softcap <= 0:
+            raise InputError(
+                f"LanguageModel.logits_softcap is {logits_softcap}; it must be above 0, or None for no cap."
+            )
         if positions == "learned" and max_positions is None:
             raise InputError(
                 'LanguageModel.positions "learned" needs max_positions, the size of their table.'

@@ -134,6 +134,19 @@ def test_evaluation_and_rows_are_timed(part, monkeypatch):
     assert len(verdicts) == 1 and all(line.endswith("tokens/s") for line in lines[1:3])
 
 
+@pytest.mark.slow
+def test_a_run_written_down_is_timed(part):
+    """Wrong here: the script breaks the day the loop's or the checkpoints' signature changes, and
+    nobody sees it until it is needed."""
+    record, comparison = part("record"), part("comparison")
+    config = SCRIPTS.parent / "configs" / "recall" / "transformer.gin"
+    kinds = {"nothing": (2, False), "all": (1, True)}
+    flags = ("LanguageModel.width=32", "LanguageModel.depth=1", "train.batch_size=8")
+    with record.written_down(config, flags, 2, kinds, target=0.5) as table:
+        lines, verdicts = comparison.report(table, rounds=1)
+    assert len(verdicts) == 1 and all(line.endswith("tokens/s") for line in lines[1:3])
+
+
 def test_an_unknown_part_is_refused():
     """Wrong here: a typing error is answered by minutes of some other benchmark."""
     command = [sys.executable, SCRIPTS / "benchmark.py", "op"]

@@ -52,10 +52,26 @@ def test_a_value_of_the_wrong_type(refused):
         ("LanguageModel.depth=0", "LanguageModel.depth"),
         ("AdamW.clip_norm=-1", "AdamW.clip_norm = -1"),
         ("train.initial_parameters=nowhere", "there is no run directory nowhere"),
+        ("train.seed=4294967296", "train.seed = 4294967296 should be a whole number from 0 to 4294967295"),
+        ("train.steps=2147483648", "train.steps = 2147483648 is too large"),
+        (
+            "LanguageModel.width=1000000000",
+            "LanguageModel.width is 1000000000; it must be at most 16,777,216",
+        ),
+        ("LanguageModel.width=1000000", "parameters, which take"),
+        ("LanguageModel.depth=100000", "LanguageModel.depth is 100000; it must be at most 1,024"),
+        ("LanguageModel.logits_softcap=0", "LanguageModel.logits_softcap is 0"),
+        ("AdamW.beta2=1", "AdamW.beta2 = 1 should be below 1"),
+        ("AdamW.epsilon=0", "AdamW.epsilon = 0 should be above 0"),
     ],
 )
 def test_a_value_that_makes_no_sense(refused, flag, words):
     assert words in refused(f"--gin.{flag}")
+
+
+def test_a_check_finds_what_training_would(refused):
+    """What is found only after the check costs the queue of a cluster."""
+    assert "there is no run directory nowhere" in refused("--check", "--gin.train.initial_parameters=nowhere")
 
 
 def test_a_missing_config_file(refused, tmp_path):

@@ -70,7 +70,7 @@ LINE = BASE.count("\n") + 1  # of the first line added
         ("LanguageModel.dropout = '0.1'", ["run.gin:11", "LanguageModel.dropout = '0.1'", "wrong type"]),
         ("LanguageModel.remat = 1", ["run.gin:11", "wrong type", "True or False"]),
         ("LanguageModel.dtype = 'float16'", ["run.gin:11", "wrong type", "'float32', 'bfloat16'"]),
-        ("LanguageModel.mixers = @Mamba", ["run.gin:11", "a tuple, each item of it a reference @NAME"]),
+        ("LanguageModel.mixers = @Mamba", ["run.gin:11", "a tuple (X, ...), each X one of @"]),
         ("LanguageModel.mixers = (@Mamba(),)", ["run.gin:11", "wrong type"]),
         ("train.seed = True", ["run.gin:11", "wrong type", "an int"]),
         ("train.log_every = 2.5", ["run.gin:11", "wrong type", "an int"]),

@@ -165,6 +165,7 @@ def test_recall_run(recall_run, capsys):
         (["--gin.train.steps=3"], "only evaluate and what it refers to"),
         (["--gin.evaluate.rows=3"], "rows"),
         (["--gin.evaluate.row_length=0"], "evaluate.row_length = 0"),
+        (["--gin.evaluate.row_length=1000000000000"], "evaluate.row_length = 1000000000000 tokens take"),
         (["--gin.evaluate.batch_size='many'"], "batch_size"),
     ],
 )

@@ -25,7 +25,7 @@ FLOORS |= {
 ABOVE = {"loss", "generation", "accounting", "cost_tables"}
 FLOORS |= dict.fromkeys(ABOVE, MODEL | ABOVE)
 # Beside the model, knowing nothing of it.
-FLOORS |= {"data": {"data", "errors"}, "config": {"config", "errors"}}
+FLOORS |= {"data": {"data", "errors"}, "config": {"config", "errors"}, "command_line": {"config", "errors"}}
 OPS_NEED = {"jax", "numpy", "functools", "typing", "collections", "math", "dataclasses"}
 # The top floor: these may import whatever the package has.
 TOP = {"training", "evaluation", "sweep", "registry", "seqmodels"}

@@ -1,5 +1,8 @@
 """scripts/generate.py: text streamed in whole characters, the same for the same seed; nonsense refused."""
 
+import io
+import os
+
 import pytest
 
 from scripts import generate as generate_command
@@ -17,7 +20,9 @@ def trained(capsys):
 
 
 def run(*arguments):
-    return call(generate_command, commands.text_run(), "--max-new-tokens", "12", *arguments)
+    if "--max-new-tokens" not in arguments:
+        arguments = ("--max-new-tokens", "12", *arguments)
+    return call(generate_command, commands.text_run(), *arguments)
 
 
 def test_characters_are_streamed_whole():
@@ -60,17 +65,19 @@ def test_prompt_file_and_interactive_equal_the_prompt(tmp_path, monkeypatch, cap
     expected = capsys.readouterr().out
     assert run("--prompt-file", tmp_path / "prompt") == 0
     assert capsys.readouterr().out == expected
-    lines = iter(["abc"])
-
-    def read(_):
-        try:
-            return next(lines)
-        except StopIteration:
-            raise EOFError from None
-
-    monkeypatch.setattr("builtins.input", read)
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"abc\n")))
     assert run("--interactive") == 0
-    assert capsys.readouterr().out == expected
+    assert capsys.readouterr().out == f"> {expected}> "
+
+
+def test_bytes_that_are_no_text_are_continued_as_they_are(monkeypatch, capsys):
+    """A terminal hands on whatever bytes were typed or pasted."""
+    assert run("--prompt", os.fsdecode(b"a\xff")) == 0
+    expected = capsys.readouterr().out
+    assert expected.startswith("a\N{REPLACEMENT CHARACTER}")
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"a\xff\n")))
+    assert run("--interactive") == 0
+    assert capsys.readouterr().out == f"> {expected}> "
 
 
 def test_empty_prompt_begins_a_document(capsys):

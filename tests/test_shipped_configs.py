@@ -1,6 +1,7 @@
 """Every shipped config runs, and those that are compared share what a comparison needs to be equal."""
 
 import functools
+import re
 import sysconfig
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 
 from seqmodels import config, registry  # noqa: F401  (what the configs name)
 from seqmodels.language_model import abstract, build
+from seqmodels.mixers import MIXERS
 from seqmodels.training.norms import kinds_of_layers
 from seqmodels.training.step import initial_state, make_dials, make_step
 from tests.small_run import ROOT, train_process
@@ -89,6 +91,12 @@ def test_every_mixer_learns(path: Path):
         state, metrics = step(state, batch, dials)
         losses.append(float(metrics.loss))
     assert sum(losses[-5:]) < sum(losses[:5])
+
+
+def test_every_mixer_has_a_config():
+    """Without one, its first user would have to guess what it needs to be compared fairly."""
+    text = "".join((ROOT / path).read_text() for path in compared("mixers"))
+    assert not [name for name in MIXERS if not re.search(rf"@{name}\b", text)]
 
 
 def rows_of_text(rows: int, length: int) -> dict[str, np.ndarray]:

@@ -2,8 +2,6 @@
 
 import contextlib
 import functools
-import io
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,24 +13,16 @@ from flax import nnx
 
 import seqmodels.registry  # noqa: F401  (what the configs name)
 from benchmarks.comparison import Comparison, Contender, Limit, Target
+from benchmarks.loops import looped
 from seqmodels import config
 from seqmodels.accounting import model_costs
-from seqmodels.data.prefetch import Prefetch
 from seqmodels.language_model import LanguageModel, build
-from seqmodels.training import hardware, loop, startup
-from seqmodels.training.checkpoints import Restored
+from seqmodels.training import hardware, startup
 from seqmodels.training.compilation import compile_step
-from seqmodels.training.interruption import Interruption
 from seqmodels.training.job import make_job
-from seqmodels.training.log import Log
 from seqmodels.training.norms import kinds_of_layers
 from seqmodels.training.optimizers import AdamW
-from seqmodels.training.plan import Plan
-from seqmodels.training.profiler import Profiler
-from seqmodels.training.recorder import Recorder
-from seqmodels.training.run_directory import RunDirectory
 from seqmodels.training.step import initial_state, make_dials, make_step
-from seqmodels.training.terminal import Terminal
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs" / "mixers"
 VOCABULARY = 256
@@ -93,58 +83,12 @@ def around_the_step(path) -> Iterator[Comparison]:
     alone = steps(compiled, job.new_state(), job.place(next(job.stream)), job.dials, updates)
     work = updates * job.rows * job.row_length, "tokens"
     units, _ = startup.units(job, settings["data"])
-    with contextlib.ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        (folder / "config.gin").touch()
-        with contextlib.redirect_stdout(io.StringIO()):  # the log keeps its terminal, which stays unseen
-            terminal = Terminal(0, settings["steps"])
-            log = stack.enter_context(contextlib.closing(Log(RunDirectory(folder), 0, terminal)))
-        batches = stack.enter_context(Prefetch(job.stream))
-        looped = _loop(job, compiled, batches, log, units, updates)
+    with looped(job, compiled, units, updates=updates, log_every=updates, saves=False) as run:
         yield Comparison(
             f"{updates} steps of configs/mixers/{path.name}, with and without the loop around them",
-            (Contender("loop, data, log", looped, work=work), Contender("steps alone", alone, work=work)),
+            (Contender("loop, data, log", run, work=work), Contender("steps alone", alone, work=work)),
             (Target("loop, data, log", ("steps alone",), 0.97),),
         )
-
-
-class _NothingSaved:
-    """In the place of a run's checkpoints."""
-
-    def save(self, *_):
-        """Saves nothing."""
-
-    def check(self):
-        """Nothing can have gone wrong."""
-
-
-def _loop(job, compiled, batches, log, units, updates):
-    """Runs the training loop for some updates, from where it was left before."""
-    step, state = 0, job.new_state()
-    interruption, profiler = Interruption(), Profiler(None, Path())
-
-    def update(before, batch):
-        nonlocal state
-        state, metrics = compiled(before, job.place(batch), job.dials)
-        return state, metrics
-
-    def run():
-        nonlocal step
-        plan = Plan(step + updates, updates, step + updates, None, None)
-        step = loop.run(
-            Restored(step, state, {}),
-            plan=plan,
-            batches=batches,
-            update=update,
-            evaluate=lambda *_: {},
-            evaluated=True,
-            checkpoints=_NothingSaved(),
-            recorder=Recorder(log, units, plan, step=step, tokens=0),
-            interruption=interruption,
-            profiler=profiler,
-        )
-
-    return run
 
 
 def steps(compiled, state, batch, dials, updates=1):
@@ -179,9 +123,9 @@ def _random_step(width, depth, rows, length):
     return steps(compiled, state, batch, dials), forward
 
 
-def job_of(path):
-    """The job of a config with its data prepared, and the settings of `train`."""
-    config.load([path])
+def job_of(path, flags=()):
+    """The job of a config with its data prepared, and the settings of `train`; flags: NAME=VALUE."""
+    config.load([path], flags)
     settings = gin.get_bindings("train")
     settings["data"].prepare()
     names = ("model", "data", "optimizer", "steps", "batch_size", "row_length")

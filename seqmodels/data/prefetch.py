@@ -27,6 +27,11 @@ class Prefetch:
         self._thread = threading.Thread(target=self._run, name="prefetch", daemon=True)
         self._thread.start()
 
+    @property
+    def ready(self) -> bool:
+        """Whether a batch is there, so that `next` does not wait."""
+        return not self._ready.empty()
+
     def __iter__(self) -> "Prefetch":
         return self
 

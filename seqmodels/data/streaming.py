@@ -1,12 +1,11 @@
 """Rows of documents that are read as they are needed, with a position that restores exactly.
 
-A pass is read in windows of some documents; each window is put into an order of its own and laid end to
-end, document after document with the end-of-text id E between, as in packing. Rows are cut from the line of
-all windows and passes, so only a window is ever held, and a position is small: where the source stood at
-the window's first document, and how many targets of the window are used.
+A pass is read in windows of some documents, or of 32 MiB where these are long; each window is put into an
+order of its own and laid end to end, document after document with the end-of-text id E between, as in
+packing. Rows are cut from the line of all windows and passes, so only a window is ever held, and a position
+is small: where the source stood at the window's first document, and how many targets of the window are used.
 """
 
-from itertools import islice
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -15,6 +14,8 @@ from seqmodels.data.packing import Batch, process_share
 from seqmodels.data.random_bits import check_seed, permutation
 from seqmodels.data.tokenizers import Tokenizer
 from seqmodels.errors import InputError
+
+_WINDOW_BYTES = 32 << 20
 
 
 class DocumentStream(Protocol):
@@ -98,11 +99,11 @@ class StreamedRows:
 
     def _read(self, number: int) -> _Window:
         source = self._documents.state()
-        documents = list(islice(self._documents, self._size))
+        documents = self._next_documents()
         if not documents:
             self._documents.rewind()
             source = self._documents.state()
-            documents = list(islice(self._documents, self._size))
+            documents = self._next_documents()
         if not documents:
             raise InputError("the training stream is empty: no document holds any text.")
         order = permutation((self._seed, number), len(documents))
@@ -113,3 +114,13 @@ class StreamedRows:
         is_end[ends] = True
         targets[is_end], targets[~is_end] = self._tokenizer.end_id, ids
         return _Window(source, targets, np.repeat(np.arange(len(lengths)), lengths + 1))
+
+    def _next_documents(self) -> list[bytes]:
+        documents, size = [], 0
+        while len(documents) < self._size and size < _WINDOW_BYTES:
+            document = next(self._documents, None)
+            if document is None:
+                break
+            documents.append(document)
+            size += len(document)
+        return documents

@@ -1,7 +1,6 @@
 """Text as training data: a corpus, a tokenizer, and the token stores that they make."""
 
 import hashlib
-import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +12,7 @@ from seqmodels.data.cache import cache_folder, work_folder
 from seqmodels.data.corpora import Corpus
 from seqmodels.data.packing import PackedRows, PackedStream
 from seqmodels.data.streaming import StreamedRows
-from seqmodels.data.token_store import FORMAT, TokenStore, write_store
+from seqmodels.data.token_store import FORMAT, TokenStore, check_store, write_store
 from seqmodels.data.tokenizers import ByteTokenizer, Tokenizer
 from seqmodels.errors import InputError
 
@@ -52,7 +51,8 @@ class Text:
         cache_dir: where tokens are kept; by default $SEQMODELS_CACHE, else ~/.cache/seqmodels.
 
         Raises:
-            InputError: the corpus cannot be read, holds no text, or leaves none for validation.
+            InputError: the corpus cannot be read, holds no text, or leaves none for validation; the tokens
+                cannot be written, or are no longer what was written.
         """
         cache = cache_folder(cache_dir)
         self.tokenizer.prepare(self.corpus, cache, say)
@@ -61,6 +61,8 @@ class Text:
         folder = cache / "tokens" / self.fingerprint
         if folder.exists():
             say(f"tokens: found {folder}")
+            for split in ("validation",) if self.corpus.streaming else ("train", "validation"):
+                check_store(folder / split)
         else:
             self._tokenise(folder, say)
         self.train = None if self.corpus.streaming else TokenStore(folder / "train")
@@ -89,8 +91,7 @@ class Text:
     def _tokenise(self, folder: Path, say: Callable[[str], None]) -> None:
         """Writes the stores beside their place and moves them there at once, whoever else does the same."""
         began = time.perf_counter()
-        work = work_folder(folder)
-        try:
+        with work_folder(folder) as work:
             train = None
             if not self.corpus.streaming:
                 train = write_store(work / "train", self.corpus.documents("train"), self.tokenizer)
@@ -103,8 +104,6 @@ class Text:
             except OSError:
                 if not folder.exists():
                     raise
-        finally:
-            shutil.rmtree(work, ignore_errors=True)
         say(f"tokens: written to {folder} in {time.perf_counter() - began:.1f} s")
 
 

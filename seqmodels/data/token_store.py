@@ -1,6 +1,7 @@
 """A corpus as token ids on disk: written once in bounded memory, read through a memory map."""
 
 import json
+import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -10,10 +11,11 @@ from seqmodels.data.corpora.corpus import content_key
 from seqmodels.data.tokenizers import Tokenizer
 from seqmodels.errors import InputError
 
-FORMAT = 1
+FORMAT = 2
 """Version of the files below; part of every store's key, so that an old store is never misread."""
 
-_CHUNK_BYTES = 4 << 20
+_FILES = ("tokens.bin", "offsets.npy", "document_bytes.npy", "content_keys.npy")
+_CHUNK_BYTES, _CHUNK_DOCUMENTS = 4 << 20, 1 << 14
 
 
 class TokenStore:
@@ -34,19 +36,15 @@ class TokenStore:
         Raises:
             InputError: a file is missing or is not what the store's own description says.
         """
+        about = _description(folder)
+        dtype = np.dtype(about["dtype"])
         try:
-            about = json.loads((folder / "store.json").read_text())
-            dtype = np.dtype(about["dtype"])
             self.offsets = np.load(folder / "offsets.npy", mmap_mode="r")
             self.document_bytes = np.load(folder / "document_bytes.npy", mmap_mode="r")
             self.content_keys = np.load(folder / "content_keys.npy", mmap_mode="r")
             size = (folder / "tokens.bin").stat().st_size
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise InputError(
-                f"the token store {folder} is damaged ({error}): delete it to have it made again."
-            ) from None
-        if about["format"] != FORMAT:
-            raise InputError(f"the token store {folder} has format {about['format']}, and not {FORMAT}.")
+        except (OSError, EOFError, ValueError) as error:
+            raise _damaged(folder, error) from None
         count = int(self.offsets[-1])
         if size != count * dtype.itemsize:
             raise InputError(
@@ -80,10 +78,25 @@ class TokenStore:
         return self.tokens[self.offsets[index] : self.offsets[index + 1]]
 
 
+def check_store(folder: Path) -> None:
+    """Reads a store's files through, and compares them with the checksums they were written with.
+
+    Raises:
+        InputError: a file is missing, or is no longer what was written.
+    """
+    for name, written in _description(folder)["checksums"].items():
+        try:
+            found = _checksum(folder / name)
+        except OSError as error:
+            raise _damaged(folder, error) from None
+        if found != written:
+            raise _damaged(folder, f"{name} is not what was written")
+
+
 def write_store(
     folder: Path, documents: Iterable[bytes], tokenizer: Tokenizer, *, without: TokenStore | None = None
 ) -> TokenStore:
-    """Tokenises documents into a new folder, some MB at a time, and opens it.
+    """Tokenises documents into a new folder, some MB of whole documents at a time, and opens it.
 
     Documents without text are left out, and so are those that `without` holds: both are counted.
 
@@ -106,7 +119,8 @@ def write_store(
             _check_ids(ids, counts, tokenizer.vocab_size, first=sum(map(len, lengths)))
             full = counts > 0
             skipped["without text"] += int((~full).sum())
-            ids.astype(dtype).tofile(file)
+            for start in range(0, len(ids), _CHUNK_BYTES):
+                file.write(ids[start : start + _CHUNK_BYTES].astype(dtype))
             lengths.append(counts[full])
             sizes.append(np.fromiter(map(len, chunk), np.int64, len(chunk))[full])
             keys.append(chunk_keys[~seen][full])
@@ -119,9 +133,37 @@ def write_store(
         "dtype": dtype.name,
         "vocab_size": tokenizer.vocab_size,
         "skipped": {reason: count for reason, count in skipped.items() if count},
+        "checksums": {name: _checksum(folder / name) for name in _FILES},
     }
     (folder / "store.json").write_text(json.dumps(about, indent=1))
     return TokenStore(folder)
+
+
+def _description(folder: Path) -> dict:
+    """What a store says of itself."""
+    try:
+        about = json.loads((folder / "store.json").read_text())
+        if about["format"] != FORMAT:
+            raise InputError(f"the token store {folder} has format {about['format']}, and not {FORMAT}.")
+        if about["dtype"] not in ("uint16", "uint32") or set(about["checksums"]) != set(_FILES):
+            raise ValueError("store.json is not what was written")
+        return {name: about[name] for name in ("dtype", "vocab_size", "skipped", "checksums")}
+    except InputError:
+        raise
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise _damaged(folder, error) from None
+
+
+def _damaged(folder: Path, reason: object) -> InputError:
+    return InputError(f"the token store {folder} is damaged ({reason}): delete it to have it made again.")
+
+
+def _checksum(path: Path) -> int:
+    checksum = 0
+    with open(path, "rb") as file:
+        while piece := file.read(_CHUNK_BYTES):
+            checksum = zlib.crc32(piece, checksum)
+    return checksum
 
 
 def _chunks(documents: Iterable[bytes]) -> Iterator[list[bytes]]:
@@ -129,7 +171,7 @@ def _chunks(documents: Iterable[bytes]) -> Iterator[list[bytes]]:
     for document in documents:
         chunk.append(document)
         size += len(document)
-        if size >= _CHUNK_BYTES:
+        if size >= _CHUNK_BYTES or len(chunk) == _CHUNK_DOCUMENTS:
             yield chunk
             chunk, size = [], 0
     if chunk:

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -38,7 +39,7 @@ def chosen(path: Path) -> list[Path]:
     damaged sweep, or one without a member that is done.
     """
     file = path / FILE
-    if not file.is_file():
+    if not os.path.isfile(file):
         return [path]
     with _damage(file):
         known = json.loads(file.read_text(encoding="utf-8"))

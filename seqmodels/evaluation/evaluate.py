@@ -72,6 +72,7 @@ def evaluate(
         "batch_size": batch_size or trained.settings["batch_size"],
         "row_length": row_length or training_length,
     }
+    _check_size(**sizes)
     say(f"evaluating {run.path} at step {trained.step}: {', '.join(names)} ...")
     scorer = ModelScorer(trained.graphdef, trained.params)
     text = text_of(trained.data)
@@ -106,6 +107,16 @@ def evaluate(
     report.show(f"{title}, after {tokens:,} tokens", report.rows(results, byte_models))
     say(f"written: {folder}")
     return folder
+
+
+def _check_size(batch_size: int, row_length: int) -> None:
+    """Raises InputError where the rows of one batch exceed the machine's memory."""
+    needed, memory = 16 * batch_size * row_length, accounting.host_memory()  # four numbers a token
+    if needed > memory:
+        raise InputError(
+            f"evaluate.batch_size = {batch_size} rows of evaluate.row_length = {row_length} tokens take "
+            f"{needed / 2**30:,.0f} GiB, and this machine has {memory / 2**30:,.0f} GiB: lower one of them."
+        )
 
 
 def _other_text(corpus: Corpus, trained_on: Any, say: Callable[[str], None]) -> Text:

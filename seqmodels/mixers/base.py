@@ -15,6 +15,10 @@ from seqmodels.errors import InputError
 from seqmodels.ops import segments
 
 DEFAULT_HEAD_DIM = 64
+# Of any size: XLA ends the process where the product of two sizes has more than 63 bits.
+LARGEST = 2**24
+# Of what the program holds one after another: compiling more takes hours.
+UNROLLED = {"conv_width": 256, "depth": 1024}
 
 MIXERS: dict[str, type["Mixer"]] = {}
 
@@ -196,7 +200,10 @@ def check_choice(binding: str, value: str, choices: Any) -> None:
 
 
 def check_positive(owner: str, **arguments: int | None) -> None:
-    """Raises InputError for the first argument of `owner` that is given and below 1."""
+    """Raises InputError for the first argument of `owner` that is given and is no size of an array."""
     for name, value in arguments.items():
         if value is not None and value < 1:
             raise InputError(f"{owner}.{name} is {value}; it must be at least 1.")
+        largest = UNROLLED.get(name, LARGEST)
+        if value is not None and value > largest:
+            raise InputError(f"{owner}.{name} is {value}; it must be at most {largest:,}.")

@@ -23,6 +23,8 @@ from seqmodels.nn.gated_output import GatedOutput
 from seqmodels.nn.time_steps import log_uniform_steps
 from seqmodels.nn.zero_order_hold import zero_order_hold
 
+LARGEST = 4096
+
 
 class State(NamedTuple):
     """hidden [B, N/2, 2] float32, real and imaginary parts; last_id [B] int32."""
@@ -59,6 +61,10 @@ class S5(Mixer):
         check_choice("S5.method", method, ("auto", *self.methods))
         check_positive("S5", state_size=state_size)
         size = width if state_size is None else state_size
+        if size > LARGEST:
+            raise InputError(
+                f"S5.state_size is {size}; it must be at most {LARGEST:,}, its eigenvectors are computed."
+            )
         if size % 2:
             raise InputError(f"S5.state_size is {size}; its eigenvalues come in pairs, so it must be even.")
         self.method, self.layer = method, layer

@@ -1,13 +1,12 @@
 """What a sweep trains: every config at every learning rate with every seed."""
 
-import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from seqmodels import config
-from seqmodels.config_checks import resolve
-from seqmodels.config_reader import Key
+from seqmodels.config_checks import LARGEST_FLOAT, resolve
+from seqmodels.config_reader import Key, check_there
 from seqmodels.errors import InputError
 
 
@@ -53,9 +52,7 @@ def labels(files: Sequence[str]) -> dict[str, str]:
     Raises InputError for a file that is not there, or is given twice.
     """
     for file in files:
-        if not Path(file).is_file():
-            hint = " A setting is written --gin.NAME=VALUE." if "=" in file else ""
-            raise InputError(f"{file}: there is no such config file.{hint}")
+        check_there(Path(file))
     parts = {file: Path(file).resolve().with_suffix("").parts for file in files}
     if len({Path(file).resolve() for file in files}) < len(files):
         raise InputError("a config file is given twice: its members would be the same.")
@@ -79,9 +76,11 @@ def numbers(option: str, text: str | None, kind: type[int] | type[float]) -> tup
             value = kind(word)
         except ValueError:
             value = None
-        fits = value is not None and math.isfinite(value) and (value > 0 or (kind is int and value == 0))
+        fits = value is not None and (0 < value <= LARGEST_FLOAT if kind is float else 0 <= value < 2**32)
         if not fits:
-            wanted = "learning rates above 0, such as 1e-3,3e-3" if kind is float else "seeds, such as 0,1,2"
+            wanted = "learning rates above 0, such as 1e-3,3e-3"
+            if kind is int:
+                wanted = f"seeds of 0 to {2**32 - 1}, such as 0,1,2"
             raise InputError(f"{option} {text}: {word!r} is none of the {wanted}.")
         if value in found:
             raise InputError(f"{option} {text}: {word} is given twice, and its members would be the same.")

@@ -65,7 +65,9 @@ class Group:
         with hardware.memory_errors(**self.settings.sizes):
             self.job = self.settings.job()
         hardware.set_precision(self.job.model.dtype)
-        self.plan = Plan(self.steps, self.settings.log_every, self.steps, self.steps, None)
+        self.plan = Plan(
+            self.steps, self.settings.log_every, self.steps, self.steps, None, self.settings.skip_nonfinite
+        )
         self._units, _ = startup.units(self.job, self.data)
         self._initial = initial_parameters(self.settings.initial_parameters, self.job)
         self._facts = run_information(self.job, self.data)
@@ -192,6 +194,9 @@ class _Told:
 
     def show_evaluation(self, step: int, values: dict[str, float]) -> None:
         """Says nothing: the outcome has the figures."""
+
+    def say(self, text: str) -> None:
+        """Says nothing."""
 
     def close(self) -> None:
         """Leaves nothing behind."""

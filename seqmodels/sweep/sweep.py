@@ -13,8 +13,8 @@ from seqmodels.sweep.outcome import Outcome
 from seqmodels.sweep.progress import SweepProgress
 from seqmodels.sweep.results import Entry
 from seqmodels.training.hardware import cores
+from seqmodels.training.lock import Lock
 from seqmodels.training.plan import Plan
-from seqmodels.training.run_directory import Lock
 from seqmodels.training.settings import configured
 
 

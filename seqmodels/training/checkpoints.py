@@ -1,34 +1,36 @@
-"""Checkpoints: written in the background, checked by content when read, the newest and the best kept.
+"""Checkpoints: written in the background, checked when read; the newest, the best and every so many are kept.
 
-A checkpoint holds the parameters, the optimizer's state and the counters as arrays, and beside them the
-position in the data and a checksum of each. Orbax notices a file that is missing, not a bit that is wrong:
-the checksum does.
+A checkpoint is a folder named by its step. It is written under another name, its files are listed with their
+checksums, and only then does it take its name: whatever ends the process or fills the disk, the checkpoints
+before it are untouched, and one that is not whole is noticed.
 """
 
 import contextlib
-import gc
-import logging
+import os
+import re
 import shutil
-import sys
-import warnings
-import zlib
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
-import numpy as np
 from orbax.checkpoint import v1 as ocp
 
 from seqmodels.errors import CheckpointWriteError, InputError
+from seqmodels.training import checkpoint_arrays, checkpoint_files, orbax_noise
 from seqmodels.training.best import best_step
+from seqmodels.training.processes import largest
 from seqmodels.training.run_directory import RunDirectory
 from seqmodels.training.step import TrainState
 
-# The library logs, with tracebacks, what it also raises; what it raises is reported here in one sentence.
-logging.getLogger("absl").setLevel(logging.CRITICAL)
+orbax_noise.silence()
+
+# Made in the background, a folder that cannot be made would keep other threads waiting for it, for minutes.
+_FOLDERS_FIRST = ocp.Context(async_options=ocp.options.AsyncOptions(create_directories_asynchronously=False))
 
 KEPT = 2  # the newest, and the one to fall back to when the newest is damaged
+UNFINISHED, DELETED, DAMAGED = ".unfinished", ".deleted", ".damaged"  # behind the step: no checkpoint
 
 
 class Restored(NamedTuple):
@@ -39,48 +41,52 @@ class Restored(NamedTuple):
     data: dict[str, Any]
 
 
-class _DamagedError(Exception):
-    """A checkpoint cannot be read as what it was written as."""
-
-
 class Checkpoints:
-    """The checkpoints of a run in progress: saves, keeps what is to be kept, restores."""
+    """The checkpoints of a run in progress: saves, keeps what is to be kept, restores.
 
-    def __init__(self, run: RunDirectory):
+    Args:
+        run: the run directory, which no other run writes.
+        keep_every: checkpoints whose step is a multiple of it stay.
+    """
+
+    def __init__(self, run: RunDirectory, keep_every: int | None = None):
         self._directory = run.checkpoints
+        self._keep_every = keep_every
         self._evaluations = run.metrics()
-        self._saving: tuple[int, ocp.AsyncResponse] | None = None
-        self._orbax: ocp.training.Checkpointer | None = None
+        self._writer = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
+        self._saving: tuple[int, Future[None]] | None = None
 
     def restore(self, abstract: TrainState, say: Callable[[str], None]) -> Restored | None:
         """The newest checkpoint that is whole; None where there is none at all.
 
-        Damaged ones are set aside, each with a sentence.
+        Damaged ones are set aside and unfinished ones removed, each with a sentence.
 
         Args:
             abstract: shapes, dtypes and shardings to restore into.
             say: takes the sentences.
 
         Raises:
-            InputError: there are checkpoints, and all are damaged.
+            InputError: there are checkpoints, and all are damaged; or the newest whole one lacks what a run
+                needs to go on, or is of another model or optimizer.
         """
-        found = steps(self._directory)
-        for step in reversed(found):
-            try:
-                items, about = _load(self._directory / str(step), _items(abstract))
-            except _DamagedError as error:
-                aside = self._directory / f"{step}.damaged"
-                say(f"checkpoint {step} is damaged and skipped ({error}); it now lies in {aside}.")
-                if jax.process_index() == 0:
-                    shutil.rmtree(aside, ignore_errors=True)
-                    (self._directory / str(step)).rename(aside)
-                continue
-            loop = items["loop"]
-            state = TrainState(items["params"], items["opt_state"], loop["step"], loop["tokens"])
-            return Restored(step, state, about["data"])
-        if found:
-            raise InputError(f"none of the checkpoints in {self._directory} can be restored.")
-        return None
+        self._remove_unfinished(say)
+        step = self._newest_whole(say)
+        if step is None:
+            return None
+        directory = self._directory / str(step)
+        wanted = _items(abstract)
+        lacking = [item for item in wanted if not (directory / item).is_dir()]
+        items, about = ({}, {}) if lacking else checkpoint_arrays.load(directory, wanted)
+        if lacking or "data" not in about:
+            without = " and ".join(lacking) or "the position in the data"
+            raise InputError(
+                f"{directory} was saved without {without}, so no run can go on from it; it can be evaluated "
+                "and give a new run its train.initial_parameters."
+            )
+        self._evaluations = [line for line in self._evaluations if line["step"] <= step]
+        loop = items["loop"]
+        state = TrainState(items["params"], items["opt_state"], loop["step"], loop["tokens"])
+        return Restored(step, state, about["data"])
 
     def save(self, step: int, state: TrainState, data: dict[str, Any]) -> None:
         """Starts writing a checkpoint; waits for the one before. Safe with a state that is donated next.
@@ -90,14 +96,12 @@ class Checkpoints:
         """
         self.wait()
         items = _items(state)
-        checksums = {name: checksum(tree) for name, tree in items.items()}
-        with _write_errors(step):
-            response = self._open().save_checkpointables_async(
-                step, items, custom_metadata={"crc32": checksums, "data": data}
+        checksums = {item: checkpoint_arrays.checksum(tree) for item, tree in items.items()}
+        with self._write_errors(step), jax.transfer_guard("allow"), _FOLDERS_FIRST:
+            response = ocp.save_checkpointables_async(
+                self._at(step, UNFINISHED), items, custom_metadata={"crc32": checksums, "data": data}
             )
-            if response is None:
-                raise CheckpointWriteError(f"checkpoint {step} was refused by the checkpoint library.")
-            self._saving = step, response
+            self._saving = step, self._writer.submit(self._finish, step, response)
 
     def evaluated(self, step: int, values: dict[str, float]) -> None:
         """Takes note of an evaluation, by which the best checkpoint is chosen."""
@@ -105,48 +109,101 @@ class Checkpoints:
 
     def check(self) -> None:
         """Raises CheckpointWriteError if the save in the background has failed; does not wait for it."""
-        if self._saving is not None and not self._orbax.is_saving_in_progress():
+        if self._saving is not None and self._saving[1].done():
             self.wait()
 
     def wait(self) -> None:
         """Waits for the save in the background; raises CheckpointWriteError if it failed."""
         if self._saving is not None:
-            (step, response), self._saving = self._saving, None
-            with _write_errors(step):
-                response.result()
+            (step, finished), self._saving = self._saving, None
+            with self._write_errors(step):
+                finished.result()
 
     def close(self) -> None:
-        """Waits and frees what the library holds."""
+        """Waits, and ends the thread that writes."""
         try:
             self.wait()
         finally:
-            if self._orbax is not None:
-                with contextlib.suppress(Exception):  # it raises a second time what `wait` has raised
-                    self._orbax.close()
+            self._writer.shutdown()
 
-    def _open(self) -> ocp.training.Checkpointer:
-        if self._orbax is None:
-            self._orbax = ocp.training.Checkpointer(
-                self._directory,
-                # The default policy skips a save while another is being written.
-                save_decision_policy=ocp.training.save_decision_policies.FixedIntervalPolicy(1),
-                preservation_policy=self,
-                cleanup_tmp_directories=True,
-            )
-        return self._orbax
+    def _finish(self, step: int, response: ocp.AsyncResponse) -> None:
+        """In the background: waits until all is written, lists the files, gives the checkpoint its name."""
+        response.result()
+        if jax.process_index() == 0:
+            checkpoint_files.write_list(self._at(step, UNFINISHED))
+            self._at(step, UNFINISHED).rename(self._at(step))
+            self._prune()
 
-    def should_preserve(self, checkpoints, *, context) -> list[bool]:
-        """Which checkpoints stay: the newest ones and the best one. Called by orbax after every save."""
-        present = [checkpoint.step for checkpoint in checkpoints]
-        kept = {*sorted(present)[-KEPT:], best_step(self._evaluations, present)}
-        return [step in kept for step in present]
+    def _prune(self) -> None:
+        """Deletes the checkpoints that are not to be kept."""
+        present = steps(self._directory)
+        kept = {*present[-KEPT:], best_step(self._evaluations, present)}
+        if self._keep_every is not None:
+            kept |= {step for step in present if step % self._keep_every == 0}
+        for step in sorted({*present} - kept):
+            with contextlib.suppress(OSError):  # the new checkpoint is whole, whatever becomes of an old one
+                self._at(step).rename(self._at(step, DELETED))  # at once, so that no half of it is found
+                shutil.rmtree(self._at(step, DELETED))
+
+    def _newest_whole(self, say: Callable[[str], None]) -> int | None:
+        """The step to go on from; the first process decides it for all and sets aside what is damaged."""
+        found = steps(self._directory)
+        damaged: dict[int, str] = {}
+        if jax.process_index() == 0:
+            for step in reversed(found):
+                reason = checkpoint_files.damage(self._at(step))
+                if reason is None:
+                    break
+                damaged[step] = reason
+        count = largest(len(damaged))
+        if found and count == len(found):
+            reasons = "; ".join(f"{step}: {reason}" for step, reason in damaged.items())
+            raise InputError(f"none of the checkpoints in {self._directory} can be restored ({reasons}).")
+        for step, reason in damaged.items():
+            aside = self._at(step, DAMAGED)
+            shutil.rmtree(aside, ignore_errors=True)
+            self._at(step).rename(aside)
+            say(f"checkpoint {step} is damaged and skipped ({reason}); it now lies in {aside}.")
+        return found[-1 - count] if found else None
+
+    def _remove_unfinished(self, say: Callable[[str], None]) -> None:
+        """Removes what a run leaves behind that is stopped while it saves or deletes."""
+        if jax.process_index() > 0 or not self._directory.is_dir():
+            return
+        for path in sorted(self._directory.iterdir()):
+            step, _, rest = path.name.partition(".")
+            if not step.isdecimal() or rest == "" or path.name.endswith(DAMAGED):
+                continue
+            shutil.rmtree(path, ignore_errors=True)
+            if not path.name.endswith(DELETED):
+                say(
+                    f"checkpoint {step} is skipped: the run was stopped while saving it; its rest is removed."
+                )
+
+    def _at(self, step: int, state: str = "") -> Path:
+        return self._directory / f"{step}{state}"
+
+    @contextlib.contextmanager
+    def _write_errors(self, step: int) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:  # whatever the file system and the library say
+            if jax.process_index() == 0:
+                for path in self._directory.glob(f"{step}{UNFINISHED}*"):
+                    shutil.rmtree(path, ignore_errors=True)  # on a full disk its room is needed
+            raise CheckpointWriteError(
+                f"checkpoint {step} was not written to {self._directory}: {_reason(error)}; once that is "
+                "mended, the same command goes on."
+            ) from error
 
 
 def steps(directory: Path) -> list[int]:
     """The steps that have a finished checkpoint, ascending; unfinished ones have other names."""
     if not directory.is_dir():
         return []
-    return sorted(int(entry.name) for entry in directory.iterdir() if entry.name.isdecimal())
+    return sorted(
+        int(entry.name) for entry in directory.iterdir() if entry.name.isdecimal() and entry.is_dir()
+    )
 
 
 def restore_params(run: RunDirectory, step: int | str, abstract: Any) -> tuple[int, Any]:
@@ -171,28 +228,28 @@ def restore_params(run: RunDirectory, step: int | str, abstract: Any) -> tuple[i
         abstract,
     )
     directory = run.checkpoints / str(chosen)
-    try:
-        _check_shapes(directory, abstract)
-        items, _ = _load(directory, {"params": abstract})
-    except _DamagedError as error:
-        raise InputError(f"{directory} is damaged: {error}.") from None
+    listed = checkpoint_files.has_list(
+        directory
+    )  # earlier versions had no list, only checksums of the arrays
+    if listed and (reason := checkpoint_files.damage(directory, {"params"})):
+        raise InputError(f"{directory} is damaged: {reason}.")
+    items, _ = checkpoint_arrays.load(directory, {"params": abstract})
     return chosen, items["params"]
-
-
-def checksum(tree: Any) -> int:
-    """crc32 over names, shapes, dtypes and bytes of all leaves."""
-    crc = 0
-    for path, leaf in jax.tree.leaves_with_path(tree):
-        array = np.ascontiguousarray(jax.device_get(leaf))
-        crc = zlib.crc32(f"{jax.tree_util.keystr(path)} {array.dtype} {array.shape}".encode(), crc)
-        crc = zlib.crc32(array.reshape(-1).view(np.uint8), crc)
-    return crc
 
 
 def _items(state: TrainState) -> dict[str, Any]:
     """The state as orbax stores it: three items, each of which can be loaded alone."""
     loop = {"step": state.step, "tokens": state.tokens}
     return {"params": state.params, "opt_state": state.opt_state, "loop": loop}
+
+
+def _reason(error: Exception) -> str:
+    """Why a write failed: what the system says of it, where the error tells."""
+    code = re.search(r"os_error_code='(\d+)'", str(error))  # of the library below orbax
+    number = int(code[1]) if code else getattr(error, "errno", None)
+    if number is not None:
+        return os.strerror(number)
+    return str(error).strip().partition("\n")[0] or type(error).__name__
 
 
 def _choose(run: RunDirectory, step: int | str) -> int:
@@ -212,68 +269,3 @@ def _choose(run: RunDirectory, step: int | str) -> int:
         shown = ", ".join([*map(str, present), "latest", *(["best"] if best is not None else [])])
         raise InputError(f"{run.path} has no checkpoint of step {step}; there are: {shown}.")
     return int(step)
-
-
-def _load(directory: Path, abstract: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Items of a checkpoint and what is stored beside them; _DamagedError unless the content is right."""
-    about, items = _read(
-        lambda: (
-            ocp.checkpointables_metadata(directory).custom_metadata,
-            ocp.load_checkpointables(directory, abstract),
-        )
-    )
-    for name in abstract:
-        if not about or checksum(items[name]) != about["crc32"].get(name):
-            raise _DamagedError(f"the content of {name} differs from its checksum")
-    return items, about
-
-
-def _check_shapes(directory: Path, abstract: Any) -> None:
-    """Raises InputError where the checkpoint's parameters are not those of the model."""
-    saved = _read(lambda: ocp.checkpointables_metadata(directory).metadata["params"])
-    theirs, ours = _shapes(saved), _shapes(abstract)
-    for name in sorted({*theirs, *ours}):
-        if theirs.get(name) != ours.get(name):
-            raise InputError(
-                f"{directory} does not fit the model: {name} is {theirs.get(name, 'absent')} in the "
-                f"checkpoint and {ours.get(name, 'absent')} in the model."
-            )
-
-
-def _shapes(tree: Any) -> dict[str, tuple[int, ...]]:
-    leaves = jax.tree.leaves_with_path(tree, is_leaf=lambda leaf: hasattr(leaf, "shape"))
-    return {
-        "/".join(str(getattr(key, "key", key)) for key in path): tuple(leaf.shape) for path, leaf in leaves
-    }
-
-
-@contextlib.contextmanager
-def _write_errors(step: int) -> Iterator[None]:
-    try:
-        yield
-    except CheckpointWriteError:
-        raise
-    except Exception as error:  # whatever the file system and the library say
-        reason = str(error).strip().partition("\n")[0] or type(error).__name__
-        raise CheckpointWriteError(f"checkpoint {step} was not written: {reason}") from error
-
-
-def _read(read: Callable[[], Any]) -> Any:
-    """What `read` returns; whatever it raises becomes a _DamagedError of one line.
-
-    The library raises many kinds for missing and cut files. The tasks it leaves behind would print tracebacks
-    of their own, at the latest when they are collected: they are collected here, and kept quiet.
-    """
-    tasks = logging.getLogger("asyncio")
-    disabled, hook = tasks.disabled, sys.unraisablehook
-    tasks.disabled, sys.unraisablehook = True, lambda _: None
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            return read()
-        except Exception as error:
-            reason = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
-        finally:
-            gc.collect()
-            tasks.disabled, sys.unraisablehook = disabled, hook
-    raise _DamagedError(reason)

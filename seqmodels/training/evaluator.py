@@ -6,6 +6,7 @@ import jax
 import numpy as np
 from flax import nnx
 
+from seqmodels.errors import NonFiniteError
 from seqmodels.evaluation.model_scorer import ModelScorer
 from seqmodels.evaluation.suites import during_training
 from seqmodels.generation import generate
@@ -26,13 +27,17 @@ class Evaluator:
         self._batch_size, self._row_length = batch_size, row_length
 
     def __call__(self, step: int, state: TrainState) -> dict[str, float]:
-        """The scalars of the data's suites by tag, recorded at `step`."""
+        """The scalars of the data's suites by tag, recorded at `step`; NonFiniteError where they are none."""
         params = state.params
         if jax.process_count() > 1:  # each evaluates all of it, on a device of its own
             params = jax.tree.map(lambda leaf: leaf.addressable_data(0), params)
         scorer = ModelScorer(self._graphdef, params)
-        values = during_training(scorer, self._data, batch_size=self._batch_size, row_length=self._row_length)
-        self._recorder.evaluation(step, values)
+        rows = {"batch_size": self._batch_size, "row_length": self._row_length}
+        try:
+            values = during_training(scorer, self._data, **rows)
+        except NonFiniteError as error:
+            raise NonFiniteError(f"after update {step} {error}.") from None
+        values = self._recorder.evaluation(step, values)
         if self._data.kind == "text":
             self._recorder.text("sample", self._sample(params), step)
         return values

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 import jax
 import jax.numpy as jnp
 
+from seqmodels.accounting import host_memory
 from seqmodels.errors import InputError
 
 # Dense products a second of one device at full precision of the type, from the vendors' data sheets.
@@ -77,14 +78,30 @@ def memory_errors(*, batch_size: int, row_length: int, accumulation: int) -> Ite
     """Turns a failed allocation into an InputError that says what to lower."""
     try:
         yield
-    except jax.errors.JaxRuntimeError as error:
-        if "RESOURCE_EXHAUSTED" not in str(error):
+    except (jax.errors.JaxRuntimeError, MemoryError) as error:
+        if isinstance(error, jax.errors.JaxRuntimeError) and "RESOURCE_EXHAUSTED" not in str(error):
             raise
-        reason = str(error).partition("\n")[0]
+        reason = str(error).partition("\n")[0] or "the host's is full"
         raise InputError(
-            f"an update does not fit into the memory of the devices ({reason}): lower train.batch_size = "
-            f"{batch_size} or train.row_length = {row_length}, or raise train.accumulation = {accumulation}."
+            f"an update or an evaluation does not fit into memory ({reason}): lower train.batch_size = "
+            f"{batch_size} or train.row_length = {row_length}, raise train.accumulation = {accumulation}, or "
+            "set LanguageModel.remat = True."
         ) from None
+
+
+def check_memory(compiled: jax.stages.Compiled) -> None:
+    """Raises MemoryError if a compiled function takes more than there is.
+
+    For CPUs, whose system would kill the process without a word; other devices refuse the allocation.
+    """
+    needs = compiled.memory_analysis()
+    if needs is None or jax.default_backend() != "cpu":
+        return
+    fresh = needs.output_size_in_bytes - needs.alias_size_in_bytes
+    each = needs.argument_size_in_bytes + needs.temp_size_in_bytes + fresh
+    total, memory = each * jax.local_device_count(), host_memory()
+    if total > memory:
+        raise MemoryError(f"{total / 2**30:,.0f} GiB of the machine's {memory / 2**30:,.0f} GiB")
 
 
 def data_sheet(kind: str, dtype: str) -> tuple[float, str] | None:

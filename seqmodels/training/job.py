@@ -11,13 +11,14 @@ import numpy as np
 from flax import nnx
 from jax.sharding import Mesh
 
+from seqmodels.accounting import device_memory, tree_bytes
 from seqmodels.errors import InputError
 from seqmodels.language_model import LanguageModel, ModelClass, abstract, build
 from seqmodels.training import batches
 from seqmodels.training.compilation import Compiled, compile_step
-from seqmodels.training.mesh import by_rows, make_mesh, replicated
+from seqmodels.training.mesh import by_rows, copy_everywhere, make_mesh, replicated
 from seqmodels.training.norms import kinds_of_layers
-from seqmodels.training.optimizers import Optimizer
+from seqmodels.training.optimizers import Optimizer, Update
 from seqmodels.training.step import Dials, TrainState, initial_state, make_dials, make_step
 
 
@@ -57,6 +58,7 @@ class Job:
         state: shapes, dtypes and shardings of the training state.
         seed: of parameters, data order and dropout.
         dials: the seed and the learning rate as arguments of the step, on the devices.
+        update_at: the optimizer, for a peak of the learning rate.
         make_state: makes the state of step 0, from given parameters or from a seed.
         step: `(state, batch, dials) -> (state, metrics)`, not compiled.
         batch: shapes, dtypes and shardings of a batch.
@@ -73,6 +75,7 @@ class Job:
     state: TrainState
     seed: int
     dials: Dials
+    update_at: Callable[[Any], Update]
     make_state: Callable[[Any | None, int], TrainState]
     step: Callable
     batch: dict[str, jax.ShapeDtypeStruct]
@@ -87,6 +90,12 @@ class Job:
         """The model with shapes in place of arrays."""
         return nnx.merge(self.graphdef, self.params)
 
+    def learning_rate(self, state: TrainState) -> float:
+        """That of the update which follows a state."""
+        peak = jax.device_get(self.dials.learning_rate)
+        update = self.update_at(peak)
+        return float(jax.jit(update.schedule)(jax.device_get(update.count(state.opt_state))))
+
     @property
     def rows(self) -> int:
         """Rows in a batch, over all micro-batches, devices and processes."""
@@ -99,7 +108,7 @@ class Job:
 
     def variant(self, seed: int, learning_rate: float) -> "Job":
         """The job of another seed and learning rate, which the same compiled step serves."""
-        dials = jax.device_put(make_dials(seed, learning_rate), replicated(self.mesh))
+        dials = copy_everywhere(make_dials(seed, learning_rate), self.mesh)
         return dataclasses.replace(self, seed=seed, dials=dials, stream=self.make_stream(seed))
 
     def new_state(self, initial: Any | None = None) -> TrainState:
@@ -126,8 +135,9 @@ def make_job(
     row_length: int,
     seed: int,
     accumulation: int,
+    skip_nonfinite: bool = False,
 ) -> Job:
-    """Resolves shapes and checks that they fit; `data` is prepared.
+    """Resolves shapes and checks that they fit; `data` is prepared. No process waits for another.
 
     Raises:
         InputError: rows that do not spread over the devices, too little data, ids outside the vocabulary,
@@ -137,6 +147,7 @@ def make_job(
     batches.check_size(batch_size, row_length, jax.process_count())
     mesh = make_mesh()
     graphdef, params, decays = abstract(model, data.vocab_size)
+    check_memory(params)
     longest = nnx.merge(graphdef, params).max_positions
     if longest is not None and row_length > longest:
         raise InputError(
@@ -165,9 +176,10 @@ def make_job(
         decays=decays,
         state=jax.tree.map(on_devices, state),
         seed=seed,
-        dials=jax.device_put(make_dials(seed, optimizer.learning_rate), replicated(mesh)),
+        dials=copy_everywhere(make_dials(seed, optimizer.learning_rate), mesh),
+        update_at=update_at,
         make_state=make_state,
-        step=make_step(graphdef, kinds_of_layers(graphdef, params), update_at),
+        step=make_step(graphdef, kinds_of_layers(graphdef, params), update_at, skip_nonfinite=skip_nonfinite),
         batch=_batch_shapes(stream, data.vocab_size, accumulation, mesh),
         make_stream=make_stream,
         stream=stream,
@@ -175,6 +187,17 @@ def make_job(
         accumulation=accumulation,
         vocab_size=data.vocab_size,
     )
+
+
+def check_memory(params: Any) -> None:
+    """Raises InputError where parameters, gradients and two means of these exceed a device's memory."""
+    needed, memory = 4 * tree_bytes(params), device_memory()
+    if needed > memory:
+        count = sum(leaf.size for leaf in jax.tree.leaves(params))
+        raise InputError(
+            f"the model has {count:,} parameters, which take {needed / 2**30:,.1f} GiB in training; there "
+            f"are {memory / 2**30:,.1f}: lower LanguageModel.width, its depth or the sizes of its mixers."
+        )
 
 
 def _batch_shapes(

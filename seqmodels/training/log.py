@@ -13,11 +13,14 @@ from seqmodels.training.metrics_file import MetricsFile, read
 from seqmodels.training.run_directory import RunDirectory
 from seqmodels.training.terminal import Terminal
 
+SYNC_SECONDS = 5.0  # between waits for the disk, which takes milliseconds each time
+
 
 class Log:
     """Writes scalars and texts of a run that goes on after `step` updates; closes the terminal too.
 
-    What an earlier process logged beyond `step` is taken back. Each call leaves its lines on disk.
+    What an earlier process logged beyond `step` is taken back. What a call has written outlives the process,
+    and after some seconds the machine.
 
     Raises:
         CheckpointWriteError: from any call, when the disk does not take a line.
@@ -27,7 +30,7 @@ class Log:
         with _write_errors("was not opened"):
             self._metrics = MetricsFile(run.metrics_file, step)
             self._events = EventFile(run.path, step, read(run.metrics_file))
-        self._terminal = terminal
+        self._terminal, self._synced = terminal, time.monotonic()
 
     def begin(self, config_text: str, hyperparameters: dict[str, Any], kind: str) -> None:
         """Writes what TensorBoard shows beside the curves: the config, the row in the table of runs, and the
@@ -42,8 +45,12 @@ class Log:
         """Adds scalars by tag after `step` updates on `tokens` tokens."""
         now = time.time()
         with _write_errors(f"of step {step} was not written"):
-            self._metrics.write(step, tokens, now, values)
             self._events.scalars(step, tokens, now, values)
+            self._metrics.write(step, tokens, now, values)  # last: what stands here stands there too
+            if time.monotonic() > self._synced + SYNC_SECONDS:
+                self._events.sync()
+                self._metrics.sync()
+                self._synced = time.monotonic()
 
     def text(self, tag: str, text: str, step: int) -> None:
         """Adds a text to TensorBoard."""
@@ -52,11 +59,18 @@ class Log:
 
     def show(self, step: int, values: dict[str, float], seconds_left: float) -> None:
         """Shows progress on the terminal."""
-        self._terminal.show(step, values, seconds_left)
+        with _write_errors(f"of step {step} was not shown"):
+            self._terminal.show(step, values, seconds_left)
 
     def show_evaluation(self, step: int, values: dict[str, float]) -> None:
         """Shows the main figures of an evaluation on the terminal."""
-        self._terminal.show_evaluation(step, values)
+        with _write_errors(f"of step {step} was not shown"):
+            self._terminal.show_evaluation(step, values)
+
+    def say(self, text: str) -> None:
+        """Prints a line that stays on the terminal."""
+        with _write_errors("was not shown"):
+            self._terminal.say(text)
 
     def close(self) -> None:
         """Closes all three."""

@@ -1,28 +1,25 @@
 """The training loop: save, evaluate, next batch, step."""
 
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable
 
 import jax
-import numpy as np
 
+from seqmodels.data.packing import Batch
+from seqmodels.data.prefetch import Prefetch
 from seqmodels.training.checkpoints import Checkpoints, Restored
 from seqmodels.training.interruption import Interruption
-from seqmodels.training.mesh import largest
 from seqmodels.training.plan import Plan
+from seqmodels.training.processes import largest
 from seqmodels.training.profiler import Profiler
 from seqmodels.training.recorder import Recorder
 from seqmodels.training.step import Metrics, TrainState
-
-Batch = dict[str, np.ndarray]
-Position = dict[str, Any]
 
 
 def run(
     begun: Restored,
     *,
     plan: Plan,
-    batches: Iterator[tuple[Batch, Position]],
+    batches: Prefetch,
     update: Callable[[TrainState, Batch], tuple[TrainState, Metrics]],
     evaluate: Callable[[int, TrainState], dict[str, float]],
     evaluated: bool,
@@ -69,6 +66,8 @@ def run(
                 recorder.catch_up(step)
                 return step
             profiler.before(step + 1)
+            if not batches.ready:  # nothing to dispatch: beyond the update in flight, the devices wait too
+                jax.block_until_ready(state)
             with recorder.waiting():
                 batch, position = next(batches)
             state, metrics = update(state, batch)

@@ -1,32 +1,12 @@
 """Where arrays live: parameters on every device, rows of the batch spread over all of them."""
 
-import os
+from typing import Any
 
 import jax
 import numpy as np
-from jax.experimental import multihost_utils
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 ROWS = "rows"
-
-
-def join_processes() -> None:
-    """Joins the processes of a run that JAX_COORDINATOR_ADDRESS names, before any device is used.
-
-    JAX_NUM_PROCESSES and JAX_PROCESS_ID count them; without these the cluster's own variables do.
-    """
-    if "JAX_COORDINATOR_ADDRESS" in os.environ:
-        counts = [os.environ.get(name) for name in ("JAX_NUM_PROCESSES", "JAX_PROCESS_ID")]
-        number, identity = (None if count is None else int(count) for count in counts)
-        jax.distributed.initialize(num_processes=number, process_id=identity)
-
-
-def largest(value: int) -> int:
-    """The largest value that any process passes; all processes wait for one another."""
-    if jax.process_count() == 1:
-        return value
-    with jax.transfer_guard("allow"):
-        return int(np.max(multihost_utils.process_allgather(np.int32(value))))
 
 
 def make_mesh() -> Mesh:
@@ -42,3 +22,12 @@ def replicated(mesh: Mesh) -> NamedSharding:
 def by_rows(mesh: Mesh) -> NamedSharding:
     """Micro-batches `[accumulation, rows, ...]` with the rows spread over the devices."""
     return NamedSharding(mesh, PartitionSpec(None, ROWS))
+
+
+def copy_everywhere(tree: Any, mesh: Mesh) -> Any:
+    """Whole copies of host arrays on every device. All processes have the same ones, and none waits."""
+
+    def put(leaf: Any) -> jax.Array:
+        return jax.make_array_from_process_local_data(replicated(mesh), np.asarray(leaf))
+
+    return jax.tree.map(put, tree)

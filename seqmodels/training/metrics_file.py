@@ -4,6 +4,7 @@ A line is {"step", "tokens", "time", tag: value, ...}; time is Unix time in seco
 number is written NaN, Infinity or -Infinity, which Python's json reads back.
 """
 
+import io
 import json
 import os
 from pathlib import Path
@@ -20,7 +21,12 @@ def read(path: Path) -> list[dict[str, Any]]:
     """
     if not path.exists():
         return []
-    return [_decode(line, f"{path}:{n}") for n, line in enumerate(path.read_bytes().split(b"\n")[:-1], 1)]
+    *lines, rest = path.read_bytes().split(b"\n")
+    found = [_decode(line, f"{path}:{n}") for n, line in enumerate(lines, 1)]
+    try:
+        return [*found, _decode(rest, str(path))]  # whole but for what was being added to it
+    except InputError:
+        return found
 
 
 class MetricsFile:
@@ -28,34 +34,50 @@ class MetricsFile:
 
     def __init__(self, path: Path, step: int):
         kept = [line for line in read(path) if line["step"] <= step]
-        self._last: dict[str, Any] = kept[-1] if kept else {}
-        body = b"".join(_encode(line) for line in kept)
-        self._start = len(body) - (len(_encode(self._last)) if kept else 0)  # where the last line starts
+        self._step = kept[-1]["step"] if kept else None  # of the last line
         partial = path.with_name(f".{path.name}.partial")
-        partial.write_bytes(body)
+        partial.write_bytes(b"".join(_encode(line) for line in kept))
         partial.replace(path)
         self._file = open(path, "r+b", buffering=0)  # noqa: SIM115 (closed by close)
-        self._file.seek(0, os.SEEK_END)
 
     def write(self, step: int, tokens: int, time: float, values: dict[str, float]) -> None:
-        """Adds values to the line of `step`, which is the last line or a new one."""
-        line = {"step": step, "tokens": tokens, "time": time, **values}
-        if self._last.get("step") == step:
-            line = {**self._last, **values}  # longer than what it overwrites
-            self._file.seek(self._start)
-        else:
-            self._start = self._file.tell()
-        self._file.write(_encode(line))
-        self._last = line
+        """Adds values to the line of `step`, which is the last line or a new one.
+
+        What is added to a line is written behind its brace, and the brace becomes a comma last: a kill in
+        between, or a disk that is full, leaves the line as it was.
+        """
+        end = self._file.seek(0, os.SEEK_END)
+        if self._step != step:
+            self._put(end, _encode({"step": step, "tokens": tokens, "time": time, **values}))
+            self._step = step
+        elif values:
+            self._put(end - 1, b" " + _encode(values).removeprefix(b"{"))
+            self._put(end - 2, b",")
+
+    def sync(self) -> None:
+        """Waits until the disk has it all: from here on it outlives the machine too."""
+        os.fsync(self._file.fileno())
 
     def close(self) -> None:
         """Closes the file; every line is already written."""
         self._file.close()
 
+    def _put(self, position: int, content: bytes) -> None:
+        self._file.seek(position)
+        write_all(self._file, content)
+
+
+def write_all(file: io.FileIO, content: bytes) -> None:
+    """Writes all of it to a file without a buffer; a disk that fills up takes a part before it refuses."""
+    rest = memoryview(content)
+    while rest:
+        rest = rest[file.write(rest) :]
+
 
 def _decode(line: bytes, where: str) -> dict[str, Any]:
+    """The object that a line begins with."""
     try:
-        values = json.loads(line)
+        values, _ = json.JSONDecoder().raw_decode(line.decode())
     except ValueError:
         values = None
     if not isinstance(values, dict) or not {"step", "tokens", "time"} <= values.keys():

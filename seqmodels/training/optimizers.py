@@ -15,6 +15,9 @@ from optax import contrib
 from seqmodels.errors import InputError
 from seqmodels.training.schedules import Schedule, schedule
 
+DECAYS_OF_MEANS = {"momentum", "beta1", "beta2"}
+LARGEST_DECAY = 1 - 2**-24  # the next one is 1 in float32
+
 
 class Update(NamedTuple):
     """The gradient transformation of an update, and its learning rate by the count of updates made."""
@@ -25,6 +28,10 @@ class Update(NamedTuple):
     def init(self, params: Any) -> Any:
         """The optimizer's state before the first update."""
         return self.transform.init(params)
+
+    def count(self, opt_state: Any) -> jax.Array:
+        """int32, the updates made, by which the schedule goes."""
+        return opt_state[-1].count
 
     def __call__(self, gradients: Any, opt_state: Any, params: Any) -> tuple[Any, Any]:
         """(what to add to the parameters, the optimizer's state after the update)."""
@@ -60,6 +67,10 @@ class Optimizer:
             value = getattr(self, field.name)
             if isinstance(value, (int, float)) and value < 0:
                 raise InputError(f"{name}.{field.name} = {value} should not be negative.")
+            if field.name in DECAYS_OF_MEANS and value >= LARGEST_DECAY:
+                raise InputError(f"{name}.{field.name} = {value} should be below 1, where no mean moves.")
+            if field.name == "epsilon" and value == 0:
+                raise InputError(f"{name}.epsilon = 0 should be above 0: without gradients steps become NaN.")
         for fraction in ("final_fraction", "decay_fraction"):
             if getattr(self, fraction) > 1:
                 raise InputError(f"{name}.{fraction} = {getattr(self, fraction)} should be at most 1.")

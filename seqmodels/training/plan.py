@@ -15,6 +15,8 @@ class Plan:
         checkpoint_every: between checkpoints.
         evaluate_every: between evaluations; None never evaluates.
         profile_steps: the first and the last update that the profiler traces; None traces none.
+        skip_nonfinite: how many updates in all may be skipped because they are not finite.
+        keep_every: checkpoints whose step is a multiple of it stay, beside the newest two and the best.
 
     Raises:
         InputError: a number below 1, or updates that there are not.
@@ -25,12 +27,18 @@ class Plan:
     checkpoint_every: int
     evaluate_every: int | None
     profile_steps: tuple[int, int] | None
+    skip_nonfinite: int = 0
+    keep_every: int | None = None
 
     def __post_init__(self):
-        for name in ("steps", "log_every", "checkpoint_every", "evaluate_every"):
+        for name in ("steps", "log_every", "checkpoint_every", "evaluate_every", "keep_every"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise InputError(f"train.{name} = {value} should be at least 1.")
+            if value is not None and value >= 2**31:
+                raise InputError(f"train.{name} = {value} is too large: updates are counted in 31 bits.")
+        if self.skip_nonfinite < 0:
+            raise InputError(f"train.skip_nonfinite = {self.skip_nonfinite} should be at least 0.")
         if self.profile_steps is not None:
             first, last = self.profile_steps
             if not 1 <= first <= last <= self.steps:

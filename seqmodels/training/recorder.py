@@ -11,8 +11,11 @@ import jax
 
 from seqmodels.errors import NonFiniteError
 from seqmodels.training.log import Log
+from seqmodels.training.non_finite import told, was_skipped
 from seqmodels.training.plan import Plan
+from seqmodels.training.scalars import numbers
 from seqmodels.training.step import Metrics, count_tokens
+from seqmodels.training.watchdog import Watchdog
 
 
 class Units(NamedTuple):
@@ -48,6 +51,8 @@ class Recorder:
         self._pending: deque[tuple[int, Metrics]] = deque()
         self._tokens = tokens
         self._window = _Window(step, tokens)
+        self._watchdog = Watchdog()
+        self._refused: set[str] = set()  # tags whose values are no numbers
 
     def due(self, step: int) -> bool:
         """Whether a line is due after update `step`."""
@@ -61,7 +66,7 @@ class Recorder:
         """Waits for update `step`, the one before the newest; logs it when a line is due.
 
         Raises:
-            NonFiniteError: the loss or the gradient of an update up to `step` is not finite.
+            NonFiniteError: an update up to `step` is not finite, and none that may be skipped.
         """
         if self._plan.logs(step):
             self.catch_up(step)
@@ -69,7 +74,10 @@ class Recorder:
             jax.block_until_ready(self._pending[-2][1].loss)
 
     def catch_up(self, step: int) -> None:
-        """Fetches all metrics up to `step`, refuses what is not finite, and logs the line that is due."""
+        """Fetches all metrics up to `step`, refuses what is not finite, and logs the line that is due.
+
+        The line of an update that ends the run is logged whether due or not. Errors as `read`.
+        """
         ready = []
         while self._pending and self._pending[0][0] <= step:
             ready.append(self._pending.popleft())
@@ -77,18 +85,39 @@ class Recorder:
             return
         fetched = jax.device_get([metrics for _, metrics in ready])
         for (at, _), metrics in zip(ready, fetched, strict=True):
-            _check_finite(at, metrics)
-        self._tokens = count_tokens(fetched[-1].tokens)
-        if self._plan.logs(step) and self._log is not None:
-            values = self._scalars(fetched[-1]) | self._rates(step)
-            self._log.scalars(step, self._tokens, values)
-            self._log.show(step, values, (self._plan.steps - step) * values["train/step_time"])
+            self._tokens = count_tokens(metrics.tokens)
+            try:
+                skipped = was_skipped(at, metrics, self._plan.skip_nonfinite)
+            except NonFiniteError:
+                self._pending.clear()
+                self._line(at, metrics)
+                raise
+            if skipped:
+                self._say(told(at, metrics, self._plan.skip_nonfinite))
+        if self._plan.logs(step):
+            self._line(step, fetched[-1])
 
-    def evaluation(self, step: int, values: dict[str, float]) -> None:
-        """Logs the figures of an evaluation after `step` updates, all of which are read."""
+    def close(self) -> None:
+        """Logs what was taken and not read, where an error elsewhere has ended the run; that one counts."""
+        if self._pending:
+            with contextlib.suppress(Exception):
+                self.catch_up(self._pending[-1][0])
+
+    def evaluation(self, step: int, values: dict[str, Any]) -> dict[str, float]:
+        """Logs the figures of an evaluation after `step` updates, all of which are read.
+
+        Returns:
+            The figures without those that are no number; their tags are named on the terminal.
+        """
+        values, others = numbers(values)
+        for tag in others.keys() - self._refused:
+            self._refused.add(tag)
+            kind = others[tag]
+            self._say(f"warning: {tag} is of type {kind}, no number, and is not logged.")
         if self._log is not None:
             self._log.scalars(step, self._tokens, values)
             self._log.show_evaluation(step, values)
+        return values
 
     def text(self, tag: str, text: str, step: int) -> None:
         """Logs a text."""
@@ -109,6 +138,17 @@ class Recorder:
         yield
         self._window.excluded += time.perf_counter() - start
 
+    def _say(self, text: str) -> None:
+        if self._log is not None:
+            self._log.say(text)
+
+    def _line(self, step: int, metrics: Metrics) -> None:
+        if self._log is None:
+            return
+        values = self._scalars(metrics) | self._rates(step)
+        self._log.scalars(step, self._tokens, values)
+        self._log.show(step, values, (self._plan.steps - step) * values["train/step_time"])
+
     def _scalars(self, metrics: Metrics) -> dict[str, float]:
         values = {
             "train/loss": float(metrics.loss),
@@ -117,6 +157,8 @@ class Recorder:
         }
         if self._units.bytes_per_token is not None:
             values["train/bits_per_byte"] = values["train/loss"] / math.log(2) / self._units.bytes_per_token
+        if self._plan.skip_nonfinite:
+            values["train/skipped"] = float(metrics.skipped)
         for name in ("gradient_norm", "parameter_norm", "update_norm"):
             for kind, norm in getattr(metrics, f"{name}s").items():
                 values[f"train/{name}/{kind}"] = float(norm)
@@ -126,6 +168,9 @@ class Recorder:
         window, self._window = self._window, _Window(step, self._tokens)
         seconds = self._window.start - window.start - window.excluded
         steps = step - window.step
+        warning = self._watchdog.look(steps, seconds, window.waited)
+        if warning is not None:
+            self._say(warning)
         return {
             "train/tokens_per_second": (self._tokens - window.tokens) / seconds,
             "train/step_time": seconds / steps,
@@ -141,17 +186,3 @@ class _Window:
         self.start = time.perf_counter()
         self.step, self.tokens = step, tokens
         self.waited = self.excluded = 0.0
-
-
-def _check_finite(step: int, metrics: Metrics) -> None:
-    if math.isfinite(metrics.loss) and math.isfinite(metrics.gradient_norm):
-        return
-
-    def listed(norms: dict[str, Any]) -> str:
-        return ", ".join(f"{kind} {norm:.3g}" for kind, norm in norms.items())
-
-    raise NonFiniteError(
-        f"update {step} has a loss of {metrics.loss:.4g} and a gradient of norm {metrics.gradient_norm:.4g}. "
-        f"Gradient norms: {listed(metrics.gradient_norms)}; parameter norms after it: "
-        f"{listed(metrics.parameter_norms)}. No checkpoint was written from there on."
-    )

@@ -7,16 +7,14 @@ checkpoints/STEP/                       parameters, optimizer state, position in
 eval/STEP/                              what eval.py wrote
 """
 
-import fcntl
+import contextlib
 import json
 import os
 from pathlib import Path
 from typing import Any
 
 from seqmodels.errors import InputError
-from seqmodels.training import metrics_file
-
-_LOCK = ".lock"
+from seqmodels.training import lock, metrics_file
 
 
 class RunDirectory:
@@ -28,9 +26,9 @@ class RunDirectory:
 
     def __init__(self, path: str | os.PathLike):
         self.path = Path(path).absolute()
-        if not self.path.is_dir():
+        if not os.path.isdir(self.path):
             raise InputError(f"there is no run directory {path}.")
-        if not self.config_file.is_file():
+        if not os.path.isfile(self.config_file):
             raise InputError(f"{path} is no run directory: it has no config.gin.")
 
     @property
@@ -95,14 +93,16 @@ class RunDirectory:
 
 def is_run(path: Path) -> bool:
     """Whether a run was started at this path: a config.gin alone may be a user's own file."""
-    return (path / "config.gin").is_file() and any((path / name).is_file() for name in (_LOCK, "run.json"))
+    return os.path.isfile(path / "config.gin") and any(
+        (path / name).is_file() for name in (lock.FILE, "run.json")
+    )
 
 
 def check_free(path: Path) -> None:
     """Raises InputError unless a new run can start at `path`: it may hold nothing that is not ours."""
-    if path.exists() and not path.is_dir():
+    if os.path.exists(path) and not os.path.isdir(path):
         raise InputError(f"--run-dir {path} is a file; name a directory that is new, empty or a run's own.")
-    if path.is_dir() and not is_run(path):
+    if os.path.isdir(path) and not is_run(path):
         others = sorted(entry.name for entry in path.iterdir() if not entry.name.startswith("."))
         if others:
             shown = ", ".join(others[:3]) + (", ..." if others[3:] else "")
@@ -112,48 +112,19 @@ def check_free(path: Path) -> None:
             )
 
 
-class Lock:
-    """Keeps a second process out of a run directory; the system frees it however its holder ends.
-
-    Raises:
-        InputError: another process is training in this directory.
-    """
-
-    def __init__(self, path: Path):
-        try:
-            path.mkdir(parents=True, exist_ok=True)
-            self._file = open(path / _LOCK, "a+", encoding="utf-8")  # noqa: SIM115 (held open until the run ends)
-        except OSError as error:
-            raise InputError(f"--run-dir {path} cannot be written: {error.strerror}.") from None
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            self._file.seek(0)
-            holder = self._file.read().strip() or "another process"
-            self._file.close()
-            raise InputError(
-                f"--run-dir {path} is in use by {holder}; two runs cannot share a directory."
-            ) from None
-        self._file.truncate(0)
-        self._file.write(f"process {os.getpid()} on {os.uname().nodename}\n")
-        self._file.flush()
-
-    def release(self) -> None:
-        """Lets others in."""
-        self._file.close()
-
-    def __enter__(self) -> "Lock":
-        return self
-
-    def __exit__(self, *_) -> None:
-        self.release()
-
-
 def write_whole(path: Path, text: str) -> None:
-    """Writes a text file through a hidden partial one, so that it is never seen half written."""
+    """Writes a text file through a hidden partial one, so that it is never seen half written.
+
+    Raises InputError where it cannot be written: the disk is full, or the directory read-only.
+    """
     partial = path.with_name(f".{path.name}.partial")
-    with open(partial, "w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    partial.replace(path)
+    try:
+        with open(partial, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            partial.unlink()
+        raise InputError(f"{path} cannot be written: {error.strerror}.") from None

@@ -33,8 +33,9 @@ def schedule(
     decay_fraction: float,
 ) -> Schedule:
     """The schedule of the formula above; finite for any lengths, no warm-up and no decay included."""
-    after_warmup = max(steps - warmup_steps, 1)
-    decay_steps = min(round(decay_fraction * steps), max(steps - warmup_steps, 0))
+    steps, warmup_steps = float(steps), float(warmup_steps)  # JAX takes no int beyond 31 bits
+    after_warmup = max(steps - warmup_steps, 1.0)
+    decay_steps = min(float(round(decay_fraction * steps)), max(steps - warmup_steps, 0.0))
 
     def shape(count: jax.Array) -> jax.Array:
         if name == "cosine":
@@ -47,7 +48,7 @@ def schedule(
 
     def rate(count: jax.Array) -> jax.Array:
         count = count.astype(jnp.float32)
-        warmup = jnp.minimum((count + 1.0) / max(warmup_steps, 1), 1.0)
+        warmup = jnp.minimum((count + 1.0) / max(warmup_steps, 1.0), 1.0)
         return learning_rate * jnp.where(count < warmup_steps, warmup, shape(count))
 
     return rate

@@ -4,6 +4,7 @@ import dataclasses
 
 import gin
 
+from seqmodels.errors import InputError
 from seqmodels.language_model import ModelClass
 from seqmodels.training.job import DataSource, Job, make_job
 from seqmodels.training.optimizers import Optimizer
@@ -26,8 +27,13 @@ class Settings:
         log_every: updates between lines of metrics.
         evaluate_every: updates between evaluations; None never evaluates.
         checkpoint_every: updates between checkpoints; the last update always has one.
+        keep_every: checkpoints whose step is a multiple of it stay, beside the newest two and the best.
+        allow_changes: go on though learning rate, schedule, weight decay or clipping are not those of the run
+            so far; for this start, and not kept with the run.
         profile_steps: first and last update to trace for TensorBoard's profile tab.
         initial_parameters: another run's directory, whose newest parameters this run starts from at step 0.
+        skip_nonfinite: updates in all that are skipped, and not made, where their loss or gradient is not
+            finite; the next one ends the run, with 0 the first.
         deterministic: on a GPU, only kernels that give the same bits each time.
     """
 
@@ -42,9 +48,16 @@ class Settings:
     log_every: int = 10
     evaluate_every: int | None = None
     checkpoint_every: int = 1000
+    keep_every: int | None = None
+    allow_changes: bool = False
     profile_steps: tuple[int, int] | None = None
     initial_parameters: str | None = None
+    skip_nonfinite: int = 0
     deterministic: bool = False
+
+    def __post_init__(self):
+        if not 0 <= self.seed < 2**32:
+            raise InputError(f"train.seed = {self.seed} should be a whole number from 0 to {2**32 - 1}.")
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -53,7 +66,15 @@ class Settings:
 
     def job(self) -> Job:
         """The job of these settings; their data is prepared. Errors as `make_job`."""
-        return make_job(self.model, self.data, self.optimizer, steps=self.steps, seed=self.seed, **self.sizes)
+        return make_job(
+            self.model,
+            self.data,
+            self.optimizer,
+            steps=self.steps,
+            seed=self.seed,
+            skip_nonfinite=self.skip_nonfinite > 0,
+            **self.sizes,
+        )
 
 
 def configured() -> Settings:

@@ -1,5 +1,6 @@
 """One update of the parameters, as one compiled function."""
 
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -52,13 +53,16 @@ class Metrics(NamedTuple):
         learning_rate: of this update.
         gradient_norm: of the whole gradient, before clipping.
         tokens: as in TrainState, after the update.
-        gradient_norms, parameter_norms, update_norms: by kind of layer.
+        skipped: int32, the updates that were skipped up to this one.
+        gradient_norms, parameter_norms, update_norms: by kind of layer; of an update that is skipped, the
+            gradient and the update are those refused.
     """
 
     loss: jax.Array
     learning_rate: jax.Array
     gradient_norm: jax.Array
     tokens: jax.Array
+    skipped: jax.Array
     gradient_norms: dict[str, jax.Array]
     parameter_norms: dict[str, jax.Array]
     update_norms: dict[str, jax.Array]
@@ -81,7 +85,11 @@ def count_tokens(tokens: Any) -> int:
 
 
 def make_step(
-    graphdef: nnx.GraphDef, kinds: Any, update_at: Callable[[jax.Array], Update]
+    graphdef: nnx.GraphDef,
+    kinds: Any,
+    update_at: Callable[[jax.Array], Update],
+    *,
+    skip_nonfinite: bool = False,
 ) -> Callable[[TrainState, dict[str, jax.Array], Dials], tuple[TrainState, Metrics]]:
     """The function `(state, batch, dials) -> (state, metrics)` to compile, with the state donated.
 
@@ -90,10 +98,14 @@ def make_step(
     dropout key of a micro-batch is a function of seed, step and its index: nothing random needs to be stored.
     Seed and learning rate are arguments, so that runs that differ in nothing else share a program.
 
+    A skipped update leaves parameters and optimizer as they were, its count and with it the schedule
+    included; step, data and dropout go on. How many were skipped is therefore the step less that count.
+
     Args:
         graphdef: of the model.
         kinds: a tree like the parameters that names the kind of layer of each.
         update_at: the optimizer, for a peak of the learning rate.
+        skip_nonfinite: skip an update whose loss or gradient, over all micro-batches, is not finite.
     """
 
     def loss_of(params: Any, batch: dict[str, jax.Array], total: jax.Array, key: jax.Array) -> jax.Array:
@@ -131,14 +143,20 @@ def make_step(
         update = update_at(dials.learning_rate)
         key = jax.random.fold_in(jax.random.wrap_key_data(dials.key), state.step)
         loss, gradients = gradient(state.params, batches, key)
+        gradient_norm = optax.tree.norm(gradients)
         updates, opt_state = update(gradients, state.opt_state, state.params)
         params = optax.apply_updates(state.params, updates)
+        if skip_nonfinite:
+            made = functools.partial(jnp.where, jnp.isfinite(loss) & jnp.isfinite(gradient_norm))
+            before = state.params, state.opt_state
+            params, opt_state = jax.tree.map(made, (params, opt_state), before)
         tokens = _add_tokens(state.tokens, jnp.sum(batches["segment_ids"] > 0, dtype=jnp.int32))
         metrics = Metrics(
             loss=loss,
-            learning_rate=update.schedule(state.step),
-            gradient_norm=optax.tree.norm(gradients),
+            learning_rate=update.schedule(update.count(state.opt_state)),
+            gradient_norm=gradient_norm,
             tokens=tokens,
+            skipped=state.step + 1 - update.count(opt_state),
             gradient_norms=norms_by_kind(gradients, kinds),
             parameter_norms=norms_by_kind(params, kinds),
             update_norms=norms_by_kind(updates, kinds),

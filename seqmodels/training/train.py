@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import jax
-from jax.experimental import multihost_utils
 
 from seqmodels import config
 from seqmodels.data.prefetch import Prefetch
@@ -21,12 +20,15 @@ from seqmodels.training.compilation import Compiled, use_cache
 from seqmodels.training.evaluator import Evaluator
 from seqmodels.training.interruption import Interruption
 from seqmodels.training.job import DataSource, Job
+from seqmodels.training.lock import Lock
 from seqmodels.training.log import Log
+from seqmodels.training.non_finite import naming_the_last_checkpoint
 from seqmodels.training.plan import Plan
+from seqmodels.training.processes import agreement, check_same, leaving_if_lost
 from seqmodels.training.profiler import Profiler
 from seqmodels.training.provenance import hyperparameters, record, run_information
 from seqmodels.training.recorder import Recorder, Units
-from seqmodels.training.run_directory import Lock, RunDirectory, is_run, write_whole
+from seqmodels.training.run_directory import RunDirectory, is_run, write_whole
 from seqmodels.training.settings import configured
 from seqmodels.training.start import Resume, check_data, check_start
 from seqmodels.training.step import count_tokens
@@ -49,40 +51,59 @@ def train(
         InputError, NonFiniteError, CheckpointWriteError, Interrupted: see `seqmodels.errors`.
     """
     settings = configured()
+    if settings.allow_changes:
+        loaded = config.rebind(loaded, ["train.allow_changes = False"])  # consent is given anew at each start
     data, steps, evaluate_every = settings.data, settings.steps, settings.evaluate_every
-    plan = Plan(steps, settings.log_every, settings.checkpoint_every, evaluate_every, settings.profile_steps)
+    plan = Plan(
+        steps,
+        settings.log_every,
+        settings.checkpoint_every,
+        evaluate_every,
+        settings.profile_steps,
+        settings.skip_nonfinite,
+        settings.keep_every,
+    )
     hardware.check_platform()
     primary = jax.process_index() == 0
     say = print if primary else _silent
-    if path is not None:
-        check_start(path, loaded, resume, steps, say)
+    check_same("the command", f"{loaded.text} {path} {resume} {check}")
     with contextlib.ExitStack() as stack:
-        if primary and not check:
-            stack.enter_context(Lock(path))
+        with agreement():
+            if path is not None and primary:
+                check_start(path, loaded, resume, settings, say)
+                if not check:
+                    stack.enter_context(Lock(path))
+                    # Another run may have come in between.
+                    check_start(path, loaded, resume, settings, _silent)
         use_cache()
-        text = text_of(data)
-        if path is not None and text is not None and steps_of(path / "checkpoints"):
-            text.tokenizer.restore(RunDirectory(path).tokenizer)
-        data.prepare(say=say)
-        if path is not None:
-            check_data(path, data)
-        stack.enter_context(hardware.memory_errors(**settings.sizes))
-        job = settings.job()
+        with agreement():
+            text = text_of(data)
+            if path is not None and text is not None and steps_of(path / "checkpoints"):
+                text.tokenizer.restore(RunDirectory(path).tokenizer)
+            data.prepare(say=say)
+            if path is not None:
+                check_data(path, data)
+            stack.enter_context(hardware.memory_errors(**settings.sizes))
+            job = settings.job()
+        check_same("the data", data.fingerprint)
         hardware.set_precision(job.model.dtype)
+        initial = None
+        if path is None or not steps_of(path / "checkpoints"):
+            initial = initial_parameters(settings.initial_parameters, job)
         if check:
             _compile_and_report(job, data, plan, 0, settings.deterministic, say)
             return
 
-        initial = None
-        if not steps_of(path / "checkpoints"):
-            initial = initial_parameters(settings.initial_parameters, job)
         run = _open(path, loaded)
-        checkpoints = stack.enter_context(contextlib.closing(Checkpoints(run)))
+        checkpoints = stack.enter_context(contextlib.closing(Checkpoints(run, plan.keep_every)))
         begun = _begin(job, checkpoints, initial, say)
         evaluated = any(tag.startswith("eval/") for tag in run.metrics_at(begun.step))
         if begun.step == steps and (evaluated or evaluate_every is None):
             say(f"{path} is finished: it is at step {steps} of {steps}.")
             return
+        if 0 < begun.step < steps:
+            rate = f"learning rate {job.learning_rate(begun.state):.6g}"
+            say(f"going on from step {begun.step}: update {begun.step + 1} of {steps} has {rate}.")
 
         if primary:
             if text is not None:
@@ -96,13 +117,18 @@ def train(
             if begun.step == 0:
                 log.begin(loaded.text, hyperparameters(job, settings), data.kind)
         tokens = count_tokens(jax.device_get(begun.state.tokens))
+        stack.enter_context(naming_the_last_checkpoint(checkpoints, run))
         recorder = Recorder(log, units, plan, step=begun.step, tokens=tokens)
+        stack.enter_context(contextlib.closing(recorder))
+        profiler = stack.enter_context(contextlib.closing(Profiler(settings.profile_steps, run.path)))
+        prefetch = stack.enter_context(Prefetch(job.stream))
+        stack.enter_context(leaving_if_lost())
         gc.collect()
         gc.freeze()  # what lives now lives to the end: the collector need not walk it between the steps
         stopped = loop.run(
             begun,
             plan=plan,
-            batches=stack.enter_context(Prefetch(job.stream)),
+            batches=prefetch,
             update=lambda state, batch: compiled.function(state, job.place(batch), job.dials),
             evaluate=Evaluator(
                 job.graphdef,
@@ -115,7 +141,7 @@ def train(
             checkpoints=checkpoints,
             recorder=recorder,
             interruption=interruption,
-            profiler=stack.enter_context(contextlib.closing(Profiler(settings.profile_steps, run.path))),
+            profiler=profiler,
         )
         checkpoints.wait()
     if stopped < steps or interruption.requested is not None:
@@ -131,11 +157,11 @@ def _silent(_: str) -> None:
 
 def _open(path: Path, loaded: config.Config) -> RunDirectory:
     """The run directory, made by the first process where it is new."""
-    if jax.process_index() == 0 and not is_run(path):
-        write_whole(path / "config.gin", loaded.text)
-    if jax.process_count() > 1:
-        multihost_utils.sync_global_devices("run directory")
-    return RunDirectory(path)
+    with agreement():
+        if jax.process_index() == 0 and not is_run(path):
+            write_whole(path / "config.gin", loaded.text)
+    with agreement():
+        return RunDirectory(path)
 
 
 def initial_parameters(source: str | None, job: Job) -> Any | None:
@@ -160,5 +186,6 @@ def _compile_and_report(
     units, ceiling_source = startup.units(job, data)
     say(f"compiling the step for {hardware.describe()} ...")
     compiled = job.compile(deterministic=deterministic)
+    hardware.check_memory(compiled.function)
     report.show(startup.rows(job, data, compiled, units, ceiling_source, step=step, steps=plan.steps), say)
     return compiled, units

@@ -1,11 +1,13 @@
 """If these fail, some token is trained on twice or never, or a run does not go on where it stopped."""
 
+import hypothesis.strategies as st
 import numpy as np
 import pytest
 
 from seqmodels.data.packing import PackedRows, PackedStream, process_share
 from seqmodels.data.random_bits import permutation
 from seqmodels.errors import InputError
+from tests.fuzzing import fuzz
 
 END = 256
 
@@ -72,14 +74,22 @@ def test_the_documented_example(store_of):
     assert batch["segment_ids"].tolist() == [[1, 1, 1, 2, 2, 2]]
 
 
-def test_every_token_is_a_target_once_an_epoch(store_of):
-    random = np.random.default_rng(0)
-    documents = [random.integers(0, 256, n, np.uint8).tobytes() for n in random.integers(1, 60, 40)]
-    rows = PackedRows(store_of(documents), 16, END, seed=1)
+@fuzz(
+    documents=st.lists(st.binary(min_size=1, max_size=60), min_size=1, max_size=40),
+    length=st.integers(1, 64),
+    seed=st.integers(0, 2**63 - 1),
+    campaign=500,
+)
+def test_every_token_is_a_target_once_an_epoch(documents, length, seed, store_of):
+    targets = sum(map(len, documents)) + len(documents)
+    rows = PackedRows(store_of(documents), min(length, targets), END, seed)
     for epoch in (0, 1):
         batch = rows.batch(epoch * rows.rows_per_epoch + np.arange(rows.rows_per_epoch))
         scored = batch["targets"][batch["loss_weights"] == 1]
         assert sorted(scored.tolist()) == sorted(b"".join(documents)) + [END] * len(documents)
+        # Inside a segment every input is the target before it.
+        inside = np.diff(batch["segment_ids"], axis=1) == 0
+        assert (batch["tokens"][:, 1:] == batch["targets"][:, :-1])[inside].all()
 
 
 def test_orders_differ_by_epoch_and_by_seed(store_of):

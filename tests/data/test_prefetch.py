@@ -51,6 +51,14 @@ def test_close_ends_the_thread_whatever_it_is_doing():
         next(batches)
 
 
+def test_a_batch_is_ready_once_it_is_made():
+    with Prefetch(Counting(seconds=0.2)) as batches:
+        assert not batches.ready
+        next(batches)
+        time.sleep(0.5)
+        assert batches.ready
+
+
 def test_time_spent_waiting_is_counted():
     with Prefetch(Counting(seconds=0.05)) as batches:
         for _ in range(4):

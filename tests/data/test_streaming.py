@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 
+from seqmodels.data import streaming
 from seqmodels.data.random_bits import permutation
 from seqmodels.data.streaming import StreamedRows
 from seqmodels.data.tokenizers import ByteTokenizer
@@ -122,3 +123,20 @@ def test_processes_share_each_batch_whatever_the_number_of_shards():
 def test_a_stream_without_text_is_refused():
     with pytest.raises(InputError, match="the training stream is empty"):
         rows(documents=[])
+
+
+def test_a_window_of_long_documents_is_cut_short(monkeypatch):
+    """A thousand books would not fit into memory; and a stopped stream goes on as if it had not stopped."""
+    monkeypatch.setattr(streaming, "_WINDOW_BYTES", 20)
+    stream = rows(window=5, batch_size=1, row_length=1)
+    line, held = [], []
+    for _ in range(150):
+        state = stream.state()
+        line.append(int(next(stream)["targets"][0, 0]))
+        resumed = rows(window=5, batch_size=1, row_length=1)
+        resumed.restore(json.loads(json.dumps(state)))
+        assert int(next(resumed)["targets"][0, 0]) == line[-1]
+        held.append(len(stream._window.targets))
+    first_pass = line[: sum(map(len, DOCUMENTS)) + len(DOCUMENTS)]
+    assert sorted(first_pass) == sorted(b"".join(DOCUMENTS)) + [END] * len(DOCUMENTS)
+    assert max(held) <= 20 + max(map(len, DOCUMENTS)) + 5

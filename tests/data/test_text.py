@@ -1,6 +1,7 @@
 """If these fail, a run trains on what it validates on, tokenises at every start, or dies of a cache."""
 
 import os
+import resource
 import subprocess
 import sys
 import threading
@@ -148,6 +149,55 @@ def test_a_cache_that_cannot_be_written_is_named(files, tmp_path):
     for tokenizer in (None, BytePairTokenizer(260)):
         with pytest.raises(InputError, match=r"cannot write to the cache .*set SEQMODELS_CACHE"):
             prepared(TextFiles(str(files)), tmp_path / "cache", tokenizer)
+
+
+@pytest.mark.parametrize("limit", [0, 3_000, 20_000])
+@pytest.mark.parametrize("vocab_size", [None, 300])
+def test_a_disk_that_is_full_leaves_nothing_behind(files, tmp_path, vocab_size, limit):
+    """A limit on the size of files stands for it: it strikes in the tokenizer's file or in the tokens."""
+    (files / "long.txt").write_text("long " * 20_000)
+    tokenizer = vocab_size and BytePairTokenizer(vocab_size)
+    _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
+    try:
+        with pytest.raises(
+            InputError, match=r"cannot write to the cache .*: set SEQMODELS_CACHE .* has room"
+        ):
+            prepared(TextFiles(str(files)), tmp_path / "cache", tokenizer)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+    assert not list((tmp_path / "cache").rglob("making-*")), "half a store is left"
+    assert not list((tmp_path / "cache").glob("tokens/*"))
+    prepared(TextFiles(str(files)), tmp_path / "cache", tokenizer)
+
+
+def test_a_store_that_was_damaged_is_refused_when_it_is_found(files, tmp_path):
+    data, _ = prepared(TextFiles(str(files)), tmp_path / "cache")
+    tokens = tmp_path / "cache" / "tokens" / data.fingerprint / "train" / "tokens.bin"
+    content = bytearray(tokens.read_bytes())
+    content[20] ^= 1
+    tokens.write_bytes(content)
+    with pytest.raises(InputError, match=r"train is damaged \(tokens\.bin .* delete it"):
+        prepared(TextFiles(str(files)), tmp_path / "cache")
+
+
+def test_a_cache_may_be_shared_and_need_not_be_writable(files, tmp_path):
+    """Folders have the rights that the umask gives, for others to read them; and reading writes nothing."""
+    data, _ = prepared(TextFiles(str(files)), tmp_path / "cache", BytePairTokenizer(260))
+    plain = tmp_path / "plain"
+    plain.mkdir()
+    made = tmp_path / "cache" / "tokens" / data.fingerprint
+    assert made.stat().st_mode == (made / "train").stat().st_mode == plain.stat().st_mode
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "cache").rglob("*")}
+    prepared(TextFiles(str(files)), tmp_path / "cache", BytePairTokenizer(260))
+    assert before == {path: path.stat().st_mtime_ns for path in (tmp_path / "cache").rglob("*")}
+
+
+def test_a_machine_without_a_home_is_told_what_to_set(monkeypatch):
+    monkeypatch.delenv("SEQMODELS_CACHE", raising=False)
+    monkeypatch.setattr(Path, "home", lambda: Path("~nobody-of-this-name").expanduser())
+    with pytest.raises(InputError, match="no home folder for the cache: set SEQMODELS_CACHE"):
+        prepared(PythonSource(), None)
 
 
 def test_the_cache_is_where_the_environment_says(files, tmp_path, monkeypatch):

@@ -2,12 +2,14 @@
 
 import json
 
+import hypothesis.strategies as st
 import numpy as np
 import pytest
 
-from seqmodels.data.token_store import TokenStore, write_store
+from seqmodels.data.token_store import TokenStore, check_store, write_store
 from seqmodels.data.tokenizers import ByteTokenizer, Tokenizer
 from seqmodels.errors import InputError
+from tests.fuzzing import fuzz
 
 
 class Shifted(Tokenizer):
@@ -71,14 +73,65 @@ def test_a_file_cut_short_or_of_another_width_is_refused(store_of, tmp_path):
     (folder / "store.json").write_text(json.dumps(about | {"dtype": "uint32"}))
     with pytest.raises(InputError, match="9 tokens of uint32 take 36"):
         TokenStore(folder)
+    for wrong in ({"dtype": "int16"}, {"dtype": 3}, {"checksums": {}}, {"format": 1}):
+        (folder / "store.json").write_text(json.dumps(about | wrong))
+        with pytest.raises(InputError, match=r"store0 (is damaged|has format 1, and not)"):
+            TokenStore(folder)
 
 
-@pytest.mark.parametrize("file", ["store.json", "offsets.npy", "content_keys.npy", "tokens.bin"])
+FILES = ["store.json", "offsets.npy", "document_bytes.npy", "content_keys.npy", "tokens.bin"]
+
+
+@pytest.mark.parametrize("file", FILES)
 def test_a_damaged_store_names_itself(store_of, tmp_path, file):
     store_of([b"some text"])
-    (tmp_path / "store0" / file).unlink()
-    with pytest.raises(InputError, match=r"store0 is damaged .* delete it"):
-        TokenStore(tmp_path / "store0")
+    path = tmp_path / "store0" / file
+    if file != "tokens.bin":
+        for wrong in (b"", path.read_bytes()[:-1], b"{}", b"[]"):
+            path.write_bytes(wrong)
+            with pytest.raises(InputError, match=r"store0 is damaged .* delete it"):
+                TokenStore(tmp_path / "store0")
+    path.unlink()
+    for read in (TokenStore, check_store):
+        with pytest.raises(InputError, match=r"store0 is damaged .* delete it"):
+            read(tmp_path / "store0")
+
+
+@pytest.mark.parametrize("file", FILES[1:])
+def test_every_flipped_bit_is_found(store_of, tmp_path, file):
+    store_of([b"some text", b"more"])
+    check_store(tmp_path / "store0")
+    path = tmp_path / "store0" / file
+    content = path.read_bytes()
+    for bit in range(0, 8 * len(content), 37):
+        wrong = bytearray(content)
+        wrong[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(wrong)
+        with pytest.raises(InputError, match=rf"store0 is damaged \({file} is not what was written\)"):
+            check_store(tmp_path / "store0")
+
+
+@fuzz(documents=st.lists(st.binary(max_size=40), max_size=20), campaign=300)
+def test_any_documents_are_read_as_they_were_written(documents, store_of):
+    store = store_of(documents)
+    kept = [document for document in documents if document]
+    assert [bytes(store.document(i).tolist()) for i in range(len(store))] == kept
+    assert store.text_bytes == sum(map(len, documents))
+    assert store.skipped.get("without text", 0) == len(documents) - len(kept)
+
+
+def test_many_small_documents_are_taken_some_at_a_time(store_of, monkeypatch):
+    """A library tokenizer takes some hundred bytes a document, however short."""
+    taken = []
+
+    class Counting(ByteTokenizer):
+        def encode_documents(self, documents):
+            taken.append(len(documents))
+            return super().encode_documents(documents)
+
+    store = store_of([b"x"] * 40_000, Counting())
+    assert len(store) == sum(taken) == 40_000
+    assert max(taken) <= 1 << 14
 
 
 def test_offsets_past_four_gigabytes(tmp_path):

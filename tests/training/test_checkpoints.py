@@ -1,12 +1,7 @@
-"""Checkpoints: what is written comes back to the bit, what is damaged is noticed, what is best is kept."""
-
-import os
-import resource
-import signal
+"""Checkpoints: what is written comes back to the bit, a failed save costs no other, what is best is kept."""
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import pytest
 
 from seqmodels.errors import CheckpointWriteError, InputError
@@ -15,54 +10,21 @@ from seqmodels.training.best import best_step
 from seqmodels.training.checkpoints import Checkpoints, restore_params, steps
 from seqmodels.training.mesh import make_mesh, replicated
 from seqmodels.training.metrics_file import MetricsFile
-from seqmodels.training.run_directory import RunDirectory
-from seqmodels.training.step import TrainState
+from tests.training.saved import (
+    abstract,
+    content,
+    empty_run,
+    no_file_longer_than,
+    restore,
+    same_bits,
+    save,
+    state_at,
+)
 
 
 @pytest.fixture
 def run(tmp_path):
-    (tmp_path / "config.gin").write_text("")
-    return RunDirectory(tmp_path)
-
-
-def state_at(step: int) -> TrainState:
-    """A state whose content tells the step; lists of layers have integer keys, as in a model."""
-    random = np.random.default_rng(step)
-    params = {
-        "layers": {0: jnp.asarray(random.normal(size=(40, 30)), jnp.float32), 1: jnp.ones((3,), jnp.bfloat16)}
-    }
-    moments = (jax.tree.map(jnp.zeros_like, params), jnp.full((), step, jnp.int32))
-    return TrainState(params, moments, jnp.full((), step, jnp.int32), jnp.array([1, step], jnp.int32))
-
-
-def abstract(sharding=None):
-    sharding = sharding or jax.sharding.SingleDeviceSharding(jax.devices()[0])
-    return jax.tree.map(
-        lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding), state_at(0)
-    )
-
-
-def save(run, *numbers):
-    checkpoints = Checkpoints(run)
-    for step in numbers:
-        checkpoints.save(step, state_at(step), {"row": step})
-    checkpoints.close()
-
-
-def restore(run, sharding=None):
-    said = []
-    checkpoints = Checkpoints(run)
-    restored = checkpoints.restore(abstract(sharding), said.append)
-    checkpoints.close()
-    return restored, said
-
-
-def same_bits(first, second):
-    assert jax.tree.structure(first) == jax.tree.structure(second)
-    for a, b in zip(jax.tree.leaves(first), jax.tree.leaves(second), strict=True):
-        assert (a.dtype, a.shape) == (b.dtype, b.shape)
-        assert getattr(a, "weak_type", False) == getattr(b, "weak_type", False)
-        assert np.asarray(a).tobytes() == np.asarray(b).tobytes()
+    return empty_run(tmp_path)
 
 
 def test_the_state_comes_back_to_the_bit_with_the_position_in_the_data(run):
@@ -101,93 +63,12 @@ def test_another_number_of_devices_restores_the_same_bits(run):
     checkpoints.save(1, jax.device_put(state_at(1), spread), {})
     checkpoints.close()
     for sharding in (None, spread):
-        restored, _ = restore(run, sharding)
+        restored, _ = restore(run, abstract(sharding=sharding))
         same_bits(jax.device_get(restored.state), jax.device_get(state_at(1)))
         assert len(restored.state.step.sharding.device_set) == (8 if sharding else 1)
     step, params = restore_params(run, "latest", abstract().params)
     assert step == 1
     same_bits(params, state_at(1).params)
-
-
-def array_files(run, step):
-    files = [path for path in (run.checkpoints / str(step)).rglob("*") if path.is_file()]
-    return sorted(files, key=lambda path: path.stat().st_size)
-
-
-def remove_half(run, step):
-    for path in array_files(run, step)[::2]:
-        path.unlink()
-
-
-def empty_the_largest(run, step):
-    os.truncate(array_files(run, step)[-1], 0)
-
-
-def flip_a_bit(run, step):
-    """Of the stored numbers: the library reads them back wrong without a word."""
-    path = array_files(run, step)[-1]
-    content = bytearray(path.read_bytes())
-    content[len(content) // 2] ^= 4
-    path.write_bytes(content)
-
-
-def remove_the_optimizer(run, step):
-    for path in sorted((run.checkpoints / str(step) / "opt_state").rglob("*"), reverse=True):
-        path.unlink() if path.is_file() else path.rmdir()
-    (run.checkpoints / str(step) / "opt_state").rmdir()
-
-
-DAMAGES = [remove_half, empty_the_largest, flip_a_bit, remove_the_optimizer]
-
-
-@pytest.mark.parametrize("damage", DAMAGES)
-def test_a_damaged_checkpoint_is_skipped_with_a_sentence_and_written_again(run, damage, capfd):
-    save(run, 2, 4)
-    damage(run, 4)
-    restored, said = restore(run)
-    assert restored.step == 2
-    same_bits(restored.state, state_at(2))
-    assert len(said) == 1 and "checkpoint 4 is damaged and skipped" in said[0] and "\n" not in said[0]
-    assert "Traceback" not in capfd.readouterr().err
-    save(run, 4)
-    assert restore(run)[0].step == 4
-
-
-@pytest.mark.parametrize("damage", DAMAGES)
-def test_a_damaged_older_checkpoint_does_not_stop_the_run(run, damage):
-    save(run, 2, 4)
-    damage(run, 2)
-    checkpoints = Checkpoints(run)
-    assert checkpoints.restore(abstract(), print).step == 4
-    checkpoints.save(6, state_at(6), {})
-    checkpoints.close()
-    assert steps(run.checkpoints)[-2:] == [4, 6]
-
-
-def test_when_all_are_damaged_nothing_starts_afresh_silently(run):
-    save(run, 2)
-    flip_a_bit(run, 2)
-    with pytest.raises(InputError, match="none of the checkpoints"):
-        restore(run)
-
-
-def test_parameters_alone_need_no_optimizer_state_and_are_checked(run):
-    save(run, 2)
-    remove_the_optimizer(run, 2)
-    _, params = restore_params(run, 2, abstract().params)
-    same_bits(params, state_at(2).params)
-    flip_a_bit(run, 2)
-    with pytest.raises(InputError, match="is damaged"):
-        restore_params(run, 2, abstract().params)
-
-
-def test_parameters_of_another_model_are_refused_by_name_and_shape(run):
-    save(run, 2)
-    other = {"layers": {0: jax.ShapeDtypeStruct((40, 31), jnp.float32), 1: abstract().params["layers"][1]}}
-    with pytest.raises(
-        InputError, match=r"layers/0 is \(40, 30\) in the checkpoint and \(40, 31\) in the model"
-    ):
-        restore_params(run, 2, other)
 
 
 def test_a_step_that_is_not_there_is_refused_with_those_that_are(run):
@@ -213,6 +94,29 @@ def test_the_newest_two_and_the_best_are_kept(run):
     assert steps(run.checkpoints) == [2, 4, 5]
 
 
+def test_every_so_many_steps_a_checkpoint_stays(run):
+    checkpoints = Checkpoints(run, keep_every=4)
+    for step in range(2, 15, 2):
+        checkpoints.save(step, state_at(step), {})
+    checkpoints.close()
+    assert steps(run.checkpoints) == [4, 8, 12, 14]
+
+
+def test_an_evaluation_beyond_the_step_gone_on_from_chooses_no_checkpoint(run):
+    """Of an update that was taken back, and is made again with another learning rate."""
+    save(run, 2)
+    log = MetricsFile(run.metrics_file, 0)
+    log.write(2, 0, 0.0, {"eval/bits_per_byte": 2.0})
+    log.write(4, 0, 0.0, {"eval/bits_per_byte": 1.0})
+    log.close()
+    checkpoints = Checkpoints(run)
+    checkpoints.restore(abstract(), print)
+    for step in (4, 6, 8, 10):
+        checkpoints.save(step, state_at(step), {})
+    checkpoints.close()
+    assert steps(run.checkpoints) == [2, 8, 10]
+
+
 def test_the_best_step_is_the_lowest_bits_per_byte_or_the_highest_recall_among_those_present():
     bits = [{"step": 1, "eval/bits_per_byte": 1.0}, {"step": 2, "eval/bits_per_byte": float("nan")}]
     bits += [{"step": 3, "eval/bits_per_byte": 2.0}, {"step": 4, "eval/bits_per_byte": 2.0}]
@@ -223,22 +127,55 @@ def test_the_best_step_is_the_lowest_bits_per_byte_or_the_highest_recall_among_t
     assert best_step([{"step": 1, "train/loss": 1.0}], [1]) is None
 
 
-def test_a_save_that_fails_in_the_background_is_reported_with_its_step(run):
-    """A full disk: files may not grow beyond 2 KiB. Lost silently, the run would end with status 0."""
-    checkpoints = Checkpoints(run)
-    checkpoints.save(1, state_at(1), {})
-    checkpoints.wait()
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (2048, before[1]))
-    try:
-        with pytest.raises(CheckpointWriteError, match="checkpoint 2 was not written"):
-            checkpoints.save(2, state_at(2), {})
+def test_a_full_disk_costs_the_checkpoint_being_written_and_no_other(run, capfd):
+    """Lost silently, the run would end with status 0. Each size stops the save at another of its files."""
+    save(run, 1)
+    before = content(run, 1)
+    for size in (0, 64, 128, 512, 2048, 4096):
+        assert max(map(len, before.values())) > size
+        checkpoints = Checkpoints(run)
+        with no_file_longer_than(size), pytest.raises(CheckpointWriteError) as error:
+            checkpoints.save(2, state_at(2), {"row": 2})
             checkpoints.wait()
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-        signal.signal(signal.SIGXFSZ, ignored)
-    assert restore(run)[0].step == 1
+        checkpoints.close()
+        assert str(error.value).startswith(
+            f"checkpoint 2 was not written to {run.checkpoints}: File too large;"
+        )
+        assert steps(run.checkpoints) == [1] and content(run, 1) == before
+    save(run, 2)
+    assert restore(run)[0].step == 2
+    assert capfd.readouterr().err == ""
+
+
+def test_a_folder_that_cannot_be_made_is_reported_with_its_step(run):
+    """A file is in its place, as good as a directory that is read-only."""
+    save(run, 1)
+    (run.checkpoints / "2").touch()
+    checkpoints = Checkpoints(run)
+    checkpoints.save(2, state_at(2), {})
+    with pytest.raises(CheckpointWriteError, match="checkpoint 2 was not written to "):
+        checkpoints.wait()
+    checkpoints.close()
+    run.checkpoints.rename(run.path / "moved")
+    run.checkpoints.touch()
+    with pytest.raises(CheckpointWriteError, match="checkpoint 3 was not written to "):
+        checkpoints = Checkpoints(run)
+        checkpoints.save(3, state_at(3), {})
+        checkpoints.wait()
+
+
+def test_a_save_that_was_cut_off_is_skipped_with_a_sentence_and_its_rest_removed(run):
+    """The process was killed: before the library was done, before the files were listed, while deleting."""
+    save(run, 2, 4)
+    for name in ("6.unfinished.orbax-checkpoint-tmp", "8.unfinished", "2.deleted"):
+        (run.checkpoints / name / "params").mkdir(parents=True)
+    restored, said = restore(run)
+    assert restored.step == 4
+    assert [sentence.partition(":")[0] for sentence in said] == [
+        "checkpoint 6 is skipped",
+        "checkpoint 8 is skipped",
+    ]
+    assert {path.name for path in run.checkpoints.iterdir()} == {"2", "4"}
 
 
 def test_rows_that_do_not_spread_over_the_devices_are_refused_with_numbers_that_do():

@@ -1,23 +1,11 @@
 """TensorBoard's event file, read back with TensorBoard's own reader."""
 
-import warnings
+import math
 
 import pytest
 
 from seqmodels.training.events import EventFile
-
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # the reader's own
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-
-
-def curves(directory):
-    reader = EventAccumulator(str(directory), size_guidance={"scalars": 0, "tensors": 0})
-    reader.Reload()
-    found = {
-        tag: [(event.step, event.value) for event in reader.Scalars(tag)] for tag in reader.Tags()["scalars"]
-    }
-    return found, reader
+from tests.training.tensorboard_reader import curves
 
 
 def line(step):
@@ -61,6 +49,7 @@ def test_texts_and_the_table_of_runs_go_into_the_same_file(tmp_path):
     events = start(tmp_path, 0)
     events.text("config", "train.steps = 3", 0)
     settings = {"width": 32, "clip_norm": None, "mixers": ["Mamba"], "name": "x", "remat": True}
+    settings |= {"nested": {"list": [1, None]}, "rate": math.nan}
     events.hyperparameters(settings, ("train/loss",))
     events.close()
     found, reader = curves(tmp_path)
@@ -77,3 +66,36 @@ def test_values_that_are_no_numbers_do_not_stop_the_writer(tmp_path, value):
     events.close()
     found, _ = curves(tmp_path)
     assert found["train/gradient_norm"] == [(1, 1.0)]
+    ((step, stored),) = found["train/loss"]
+    assert step == 1 and repr(stored) == repr(value)
+
+
+def test_a_record_that_a_kill_cut_short_hides_nothing_that_comes_after(tmp_path):
+    """The reader gives up on a file at such a record; the next start writes one of its own."""
+    events = start(tmp_path, 0)
+    write(events, 1)
+    write(events, 2)
+    events.close()
+    (file,) = tmp_path.iterdir()
+    file.write_bytes(file.read_bytes()[:-7])
+    events = start(tmp_path, 1)
+    write(events, 2)
+    write(events, 3)
+    events.close()
+    found, _ = curves(tmp_path)
+    assert found["train/loss"] == [(1, 1.0), (2, 2.0), (3, 3.0)]
+
+
+def test_an_evaluation_that_metrics_jsonl_does_not_know_is_taken_back(tmp_path):
+    """A kill between the two files: the run evaluates again, and TensorBoard would show the step twice."""
+    events = start(tmp_path, 0)
+    write(events, 1)
+    write(events, 2)
+    events.scalars(2, 2000, 2.5, {"eval/loss": 7.0})
+    events.close()
+    events = start(tmp_path, 2)
+    events.scalars(2, 2000, 3.0, {"eval/loss": 7.0})
+    events.close()
+    found, _ = curves(tmp_path)
+    assert found["train/loss"] == [(1, 1.0), (2, 2.0)]
+    assert found["eval/loss"] == [(2, 7.0)] and found["by_tokens/eval/loss"] == [(2000, 7.0)]

@@ -1,8 +1,11 @@
 """What is known of the machine."""
 
+from types import SimpleNamespace
+
 import pytest
 
-from seqmodels.training.hardware import data_sheet, product_ceiling
+from seqmodels.errors import InputError
+from seqmodels.training.hardware import check_memory, data_sheet, memory_errors, product_ceiling
 
 
 @pytest.mark.parametrize(
@@ -19,6 +22,23 @@ from seqmodels.training.hardware import data_sheet, product_ceiling
 )
 def test_the_data_sheet_of_a_device_is_found_by_its_whole_name(kind, dtype, expected):
     assert data_sheet(kind, dtype) == expected
+
+
+def test_a_step_that_the_machine_cannot_hold_is_refused_before_it_runs():
+    """The system would kill the process in the middle of it, without a word."""
+
+    def compiled(temporaries):
+        sizes = dict.fromkeys(("argument", "output", "alias"), 2**30)
+        needs = {f"{name}_size_in_bytes": size for name, size in {**sizes, "temp": temporaries}.items()}
+        return SimpleNamespace(memory_analysis=lambda: SimpleNamespace(**needs))
+
+    check_memory(compiled(0))
+    check_memory(SimpleNamespace(memory_analysis=lambda: None))
+    with (
+        pytest.raises(InputError, match=r"131,080 GiB of .* GiB\): lower train.batch_size = 8"),
+        memory_errors(batch_size=8, row_length=32, accumulation=1),
+    ):
+        check_memory(compiled(2**47 // 8))
 
 
 def test_the_ceiling_of_an_unknown_device_is_measured():

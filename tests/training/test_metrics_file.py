@@ -2,6 +2,7 @@
 
 import json
 import math
+import resource
 
 import pytest
 
@@ -57,6 +58,47 @@ def test_a_line_that_a_kill_cut_short_is_left_out_and_overwritten(tmp_path):
     with open(path, "ab") as end:
         end.write(b'{"step": 2, "tok')
     assert steps(path) == [1]
+    file = MetricsFile(path, 1)
+    file.write(2, 64, 0.0, {"train/loss": 2.0})
+    file.close()
+    assert steps(path) == [1, 2]
+
+
+def test_an_evaluation_cut_short_leaves_the_line_that_it_was_added_to(tmp_path, monkeypatch):
+    """The checkpoint of that step is written by then, so that no later process would write the line again."""
+    path = tmp_path / "metrics.jsonl"
+    file = MetricsFile(path, 0)
+    file.write(1, 32, 0.0, {"train/loss": 1.0})
+    file.write(2, 64, 0.0, {"train/loss": 2.0})
+    before, states = read(path), []
+    put = MetricsFile._put
+    monkeypatch.setattr(MetricsFile, "_put", lambda *args: (put(*args), states.append(path.read_bytes())))
+    file.write(2, 64, 0.0, {"eval/loss": 3.0, "eval/perplexity": 20.0})
+    file.close()
+    whole = path.read_bytes()
+    assert states[-1] == whole and json.loads(whole.split(b"\n")[1])["eval/perplexity"] == 20.0
+    cut = tmp_path / "cut.jsonl"
+    for size in range(whole.index(b"eval") - 2, len(whole) + 1):
+        cut.write_bytes(states[0][:size])  # the first of the two writes, up to some byte
+        assert read(cut) == before, size
+    MetricsFile(cut, 2).close()
+    assert read(cut) == before
+
+
+def test_a_disk_that_takes_a_part_of_a_line_is_an_error(tmp_path):
+    """A line without its end, and the next one behind it, would make the file unreadable."""
+    path = tmp_path / "metrics.jsonl"
+    file = MetricsFile(path, 0)
+    file.write(1, 32, 0.0, {"train/loss": 1.0})
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + 20, hard))
+    try:
+        with pytest.raises(OSError, match="too large"):
+            file.write(2, 64, 0.0, {"train/loss": 2.0})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    file.close()
+    assert path.read_bytes().count(b"\n") == 1 and steps(path) == [1]
     file = MetricsFile(path, 1)
     file.write(2, 64, 0.0, {"train/loss": 2.0})
     file.close()

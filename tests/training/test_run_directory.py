@@ -1,12 +1,11 @@
-"""Run directories: what may be used, and by one process at a time."""
-
-import subprocess
-import sys
+"""Run directories: what may be used."""
 
 import pytest
 
 from seqmodels.errors import InputError
-from seqmodels.training.run_directory import Lock, RunDirectory, check_free
+from seqmodels.training.lock import Lock
+from seqmodels.training.run_directory import RunDirectory, check_free
+from tests.training.saved import no_file_longer_than
 
 
 def test_a_new_or_an_empty_directory_is_free(tmp_path):
@@ -20,6 +19,13 @@ def test_a_directory_of_other_files_or_a_file_is_refused(tmp_path):
         check_free(tmp_path)
     with pytest.raises(InputError, match="is a file"):
         check_free(tmp_path / "thesis.tex")
+
+
+def test_checkpoints_of_a_run_whose_config_is_gone_are_not_written_over(tmp_path):
+    """Found at the start, not when the new run reaches the step of one of them."""
+    (tmp_path / "checkpoints" / "6").mkdir(parents=True)
+    with pytest.raises(InputError, match=r"holds other files \(checkpoints\) and no run"):
+        check_free(tmp_path)
 
 
 def test_a_config_file_alone_is_no_run(tmp_path):
@@ -38,19 +44,16 @@ def test_what_is_no_run_cannot_be_opened(tmp_path):
         RunDirectory(tmp_path)
 
 
-def test_two_processes_cannot_hold_one_directory_and_a_dead_one_holds_nothing(tmp_path):
-    code = "import sys, pathlib; from seqmodels.training.run_directory import Lock\n"
-    code += "lock = Lock(pathlib.Path(sys.argv[1])); print('held', flush=True); sys.stdin.read()"
-    holder = subprocess.Popen(
-        [sys.executable, "-c", code, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-    assert holder.stdout.readline() == "held\n"
-    with pytest.raises(InputError, match=f"in use by process {holder.pid}"):
-        Lock(tmp_path)
-    holder.kill()
-    holder.communicate()
-    with Lock(tmp_path):
-        pass
+def test_a_file_that_cannot_be_written_is_named_and_the_old_one_stays(tmp_path):
+    (tmp_path / "config.gin").write_text("old")
+    run = RunDirectory(tmp_path)
+    with (
+        no_file_longer_than(100),
+        pytest.raises(InputError, match=r"config\.gin cannot be written: "),
+    ):
+        run.write("config.gin", "new" * 100)
+    assert run.config_text == "old"
+    assert [path.name for path in tmp_path.iterdir()] == ["config.gin"]
 
 
 def test_files_are_replaced_whole(tmp_path):

@@ -85,6 +85,44 @@ def test_the_schedule_counts_updates_whatever_the_accumulation(made):
     assert state.step == 3
 
 
+@pytest.fixture(scope="module")
+def skipping():
+    """As `made`, with updates that are not finite left out."""
+    return tiny(OPTIMIZER, skip_nonfinite=True)
+
+
+def test_a_window_with_a_micro_batch_that_is_not_finite_is_skipped_whole(skipping):
+    """The average over its other micro-batches would be an update that nobody knows to be on fewer tokens."""
+    batch = in_micro_batches(random_batch(4, 16), 4)
+    poisoned = {**batch, "loss_weights": batch["loss_weights"].copy()}
+    poisoned["loss_weights"][1] = np.nan
+    before, _ = skipping.step(skipping.state, batch)
+    after, metrics = skipping.step(before, poisoned)
+    assert not np.isfinite(metrics.loss) and metrics.skipped == 1
+    kept = [jax.tree.leaves((state.params, state.opt_state)) for state in (before, after)]
+    for was, leaf in zip(*kept, strict=True):
+        np.testing.assert_array_equal(leaf, was)
+    assert after.step == 2 and count_tokens(after.tokens) == 128, "data and step go on"
+
+
+def test_a_skipped_update_is_none_in_the_schedule_and_compiles_nothing(skipping):
+    """The first update made has the rate of the first, and so on: as if the others had not been there."""
+    batch = in_micro_batches(random_batch(4, 16), 4)
+    poisoned = {**batch, "loss_weights": np.full_like(batch["loss_weights"], np.inf)}
+    state, plain = skipping.state, skipping.state
+    rates, skipped = [], []
+    for rows in (poisoned, poisoned, batch, batch, batch):
+        state, metrics = skipping.step(state, rows)
+        rates.append(float(metrics.learning_rate))
+        skipped.append(int(metrics.skipped))
+    assert rates == pytest.approx([0.005, 0.005, 0.005, 0.01, 0.01]) and skipped == [1, 2, 2, 2, 2]
+    assert skipping.step._cache_size() == 1
+    for _ in range(3):
+        plain, _ = skipping.step(plain, batch)
+    for leaf, wanted in zip(jax.tree.leaves(state.params), jax.tree.leaves(plain.params), strict=True):
+        np.testing.assert_array_equal(leaf, wanted)
+
+
 def test_scored_positions_give_the_loss_of_the_whole_row(made):
     """Recall rows gather their few scored positions before the head; weights elsewhere are 0."""
     batch = random_batch(2, 16)
@@ -145,6 +183,21 @@ def test_memory_is_that_of_a_micro_batch_and_the_state_is_donated():
     assert accumulated.temp_size_in_bytes < large.temp_size_in_bytes / 2
     # Without donation the old and the new state lie in memory side by side.
     assert small.alias_size_in_bytes >= 0.99 * state
+
+
+@pytest.mark.slow
+def test_dropout_masks_go_by_row_and_not_by_device():
+    """A mask of its own for each device, or one for all of them, gives other losses than one device."""
+    made, batch, mesh = tiny(OPTIMIZER, dropout=0.5), random_batch(8, 16), make_mesh()
+    _, spread = made.step(jax.device_put(made.state, replicated(mesh)), place(batch, 1, by_rows(mesh)))
+    _, single = made.step(made.state, in_micro_batches(batch, 1))
+    close(spread.loss, single.loss)
+    same = {name: np.repeat(rows[:1], 8, axis=0) for name, rows in batch.items()}
+    losses = []
+    for counted in (0, 7):
+        same["loss_weights"] = np.eye(8, dtype=np.float32)[counted][:, None] * np.ones((8, 16), np.float32)
+        losses.append(made.step(made.state, in_micro_batches(same, 1))[1].loss)
+    assert losses[0] != losses[1], "equal rows have one mask"
 
 
 def test_tokens_are_counted_beyond_what_int32_holds(made):

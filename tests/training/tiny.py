@@ -23,13 +23,21 @@ class Tiny(NamedTuple):
     kinds: dict
 
 
-def tiny(optimizer: Optimizer | None = None, *, steps: int = 8, seed: int = 0, **model) -> Tiny:
+def tiny(
+    optimizer: Optimizer | None = None,
+    *,
+    steps: int = 8,
+    seed: int = 0,
+    skip_nonfinite: bool = False,
+    **model,
+) -> Tiny:
     """A model of one layer and width 32, unless said otherwise; the step is jitted, its state not donated."""
     model = {"width": 32, "depth": 1, **model}
     graphdef, params, decays = build(partial(LanguageModel, **model), VOCABULARY, seed)
     optimizer = optimizer or AdamW()
     kinds = kinds_of_layers(graphdef, params)
-    step = make_step(graphdef, kinds, partial(optimizer.build, decays, steps))
+    update_at = partial(optimizer.build, decays, steps)
+    step = make_step(graphdef, kinds, update_at, skip_nonfinite=skip_nonfinite)
     step = partial(step, dials=make_dials(seed, optimizer.learning_rate))
     return Tiny(jax.jit(step), initial_state(params, optimizer.build(decays, steps)), graphdef, kinds)
 

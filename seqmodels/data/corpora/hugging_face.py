@@ -1,6 +1,7 @@
 """A corpus of the Hugging Face `datasets` library."""
 
 import hashlib
+import os
 from collections.abc import Iterator
 from functools import cached_property
 from itertools import islice
@@ -12,7 +13,8 @@ from seqmodels.data.corpora.corpus import Corpus, Split, content_key, validation
 from seqmodels.errors import InputError
 
 _SAMPLE = 100
-_FORMATS = ("json", "parquet", "arrow", "text", "csv")
+_FORMATS = ("json", "parquet", "arrow")
+_INEXACT = {"text": "ends lines at a lone \\r too", "csv": "takes texts such as NA for none"}
 
 
 @gin.register
@@ -55,6 +57,11 @@ class HuggingFace(Corpus):
         for setting, number in least_one.items():
             if number < 1:
                 raise InputError(f"HuggingFace.{setting} = {number} should be at least 1.")
+        if path in _INEXACT:
+            raise InputError(
+                f"HuggingFace.path = {path!r} {_INEXACT[path]}, so that text is lost: name plain text with "
+                "TextFiles.train, and write tables as Parquet."
+            )
         self.streaming, self.shuffle_window = streaming, shuffle_window
         self._path, self._name, self._split, self._validation_split = path, name, split, validation_split
         self._data_files = [data_files] if isinstance(data_files, str) else data_files
@@ -126,14 +133,13 @@ class HuggingFace(Corpus):
         return None if self._validation_split is None else self._load(self._validation_split)
 
     def _texts(self, dataset) -> Iterator[bytes]:
-        for record in dataset:
-            yield _text(record, self._text_field)
+        return _read(iter(dataset), self._text_field)
 
     def _load(self, split: str):
         """A split with the text column alone, map-style or streaming."""
         import datasets
 
-        folder = Path(self._path).expanduser()
+        folder = Path(os.path.expanduser(self._path))
         try:
             if (folder / "state.json").is_file() or (folder / "dataset_dict.json").is_file():
                 loaded = datasets.load_from_disk(str(folder))
@@ -151,7 +157,7 @@ class HuggingFace(Corpus):
         except Exception as error:  # the library raises a dozen types, down to those of its network
             raise InputError(
                 f"HuggingFace cannot load path = {self._path!r}, name = {self._name!r}, data_files = "
-                f"{self._data_files}: {_first_line(error)} Without a network, name a folder written by "
+                f"{self._data_files}: {_reason(error)} Without a network, name a folder written by "
                 "save_to_disk, or 'json', 'parquet' or 'arrow' with HuggingFace.data_files."
             ) from None
         if split not in splits:
@@ -171,14 +177,14 @@ class HuggingFaceStream:
     def __init__(self, dataset, text_field: str, wanted):
         self._dataset, self._text_field, self._wanted = dataset, text_field, wanted
         self._start = dataset.state_dict()
-        self._records = iter(dataset)
+        self._texts = _read(iter(dataset), text_field)
 
     def __iter__(self) -> "HuggingFaceStream":
         return self
 
     def __next__(self) -> bytes:
         while True:
-            text = _text(next(self._records), self._text_field)
+            text = next(self._texts)
             if text and self._wanted(text):
                 return text
 
@@ -187,26 +193,36 @@ class HuggingFaceStream:
 
     def restore(self, state: dict) -> None:
         self._dataset.load_state_dict(state)
-        self._records = iter(self._dataset)
+        self._texts = _read(iter(self._dataset), self._text_field)
 
     def rewind(self) -> None:
         """Starts another pass."""
         self.restore(self._start)
 
 
-def _text(record: dict, text_field: str) -> bytes:
-    text = record.get(text_field)
-    if text is None:
-        return b""
-    if not isinstance(text, str):
-        raise InputError(f"the data set's {text_field!r} is {type(text).__name__}, and should be text.")
-    return text.encode()
+def _read(records: Iterator[dict], text_field: str) -> Iterator[bytes]:
+    """The texts of records; empty ones where there is none."""
+    row = 0
+    try:
+        for row, record in enumerate(records):
+            text = record.get(text_field)
+            if not isinstance(text, str | None):
+                kind = type(text).__name__
+                raise InputError(f"record {row}: {text_field!r} is {kind}, and should be text.")
+            yield b"" if text is None else text.encode()
+    except InputError:
+        raise
+    except Exception as error:  # as many types as in loading: files are opened and fetched here too
+        raise InputError(f"the data set cannot be read past record {row}: {_reason(error)}") from None
 
 
 def _looks_local(path: str) -> bool:
     return path.startswith((".", "/", "~")) or path.count("/") > 1
 
 
-def _first_line(error: Exception) -> str:
+def _reason(error: BaseException) -> str:
+    """The first line of what began it: the library's own error may say no more than that there was one."""
+    while error.__cause__ is not None:
+        error = error.__cause__
     line = (str(error).splitlines() or [type(error).__name__])[0]
     return line if line.endswith(".") else line + "."

@@ -1,12 +1,11 @@
-"""Files on this machine: found by path, folder or pattern, and read whatever they are compressed with."""
+"""Files on this machine: found by path, folder or pattern, and told apart by their content."""
 
-import gzip
 import hashlib
-import io
-import zlib
-from collections import Counter
+import os
+from collections import Counter, deque
 from collections.abc import Iterator, Sequence
-from glob import glob, has_magic
+from fnmatch import filter as matching
+from glob import has_magic
 from pathlib import Path
 
 from seqmodels.errors import InputError
@@ -14,36 +13,36 @@ from seqmodels.errors import InputError
 SUFFIXES = (".txt", ".jsonl", ".ndjson", ".json", ".parquet", ".arrow")
 """What a folder is searched for, also with a compression's suffix behind."""
 
-_COMPRESSED = (".gz", ".zst", ".zstd")
-_GZIP_MAGIC, _ZSTD_MAGIC = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
+COMPRESSED = (".gz", ".zst", ".zstd")
 
 
 def find_files(patterns: str | Sequence[str], setting: str) -> list[Path]:
-    """The files that paths, folders (searched through, for `SUFFIXES`) and glob patterns name, sorted.
+    """The files that paths, folders and glob patterns name: each file once, sorted for each pattern.
+
+    A folder is searched through for `SUFFIXES`. Names that begin with a dot are passed over unless they are
+    named. Links are followed; a folder to which several paths lead is searched once.
 
     Raises:
-        InputError: a pattern names nothing; `setting` is what to name it by.
+        InputError: a pattern names nothing, or what cannot be listed or is no file: nothing is left out in
+            silence. `setting` is what to name it by.
     """
-    found: dict[Path, None] = {}
+    found: dict[Path, Path] = {}
     for pattern in [patterns] if isinstance(patterns, str) else patterns:
-        path = Path(pattern).expanduser()
-        if path.is_dir():
-            files = _in_folder(path, setting)
-        elif path.exists():
-            files = [path]
-        elif has_magic(str(path)):
-            files = [Path(name) for name in glob(str(path), recursive=True) if Path(name).is_file()]
-            if not files:
-                raise InputError(f"{setting} = {pattern!r} matches no file (looked from {Path.cwd()}).")
-        else:
-            raise InputError(f"{setting} = {pattern!r}: there is no such file (looked from {Path.cwd()}).")
-        found |= dict.fromkeys(sorted(files))
-    return list(found)
+        try:
+            files = sorted(_named(pattern, setting))
+            for path in files:
+                if not path.is_file():
+                    what = "a link to nothing" if path.is_symlink() else "no regular file"
+                    raise InputError(f"{setting} = {pattern!r}: {path} is {what}.")
+                found.setdefault(path.resolve(), path)
+        except OSError as error:
+            raise InputError(f"{setting} = {pattern!r}: {error.filename}: {error.strerror}.") from None
+    return list(found.values())
 
 
 def content_suffix(path: Path) -> str:
-    """The suffix of a file's name, before that of a compression."""
-    return (path.with_suffix("") if path.suffix in _COMPRESSED else path).suffix.lower()
+    """The suffix of a file's name in small letters, before that of a compression."""
+    return Path(path.stem if path.suffix.lower() in COMPRESSED else path.name).suffix.lower()
 
 
 def hash_files(paths: Sequence[Path]) -> str:
@@ -54,36 +53,44 @@ def hash_files(paths: Sequence[Path]) -> str:
             with open(path, "rb") as file:
                 whole.update(hashlib.file_digest(file, hashlib.blake2b).digest())
         except OSError as error:
-            raise _unreadable(path, error) from None
+            raise unreadable(path, error) from None
     return whole.hexdigest()
 
 
-def open_content(path: Path) -> io.BufferedReader:
-    """A file's bytes, decompressed if they are gzip or zstd: their first bytes decide, not the name.
-
-    Raises:
-        InputError: the file cannot be opened; on reading: the compressed bytes are damaged or cut short.
-    """
+def file_state(path: Path) -> tuple[int, int, int]:
+    """What differs once a file was written to or replaced. InputError: it is gone."""
     try:
-        raw = path.open("rb")
+        about = path.stat()
     except OSError as error:
-        raise _unreadable(path, error) from None
-    magic = raw.peek(4)
-    if magic.startswith(_GZIP_MAGIC):
-        chunks = _gzip_chunks(raw, path)
-    elif magic.startswith(_ZSTD_MAGIC):
-        chunks = _zstd_chunks(raw, path)
-    else:
-        return raw
-    return io.BufferedReader(_Chunks(raw, chunks), 1 << 18)
+        raise unreadable(path, error) from None
+    return about.st_size, about.st_mtime_ns, about.st_ino
 
 
-def _unreadable(path: Path, error: OSError) -> InputError:
-    return InputError(f"cannot read {path}: {error.strerror}.")
+def unreadable(path: Path, error: OSError) -> InputError:
+    """The sentence for a file that the system does not give."""
+    return InputError(f"cannot read {path}: {error.strerror or error}.")
+
+
+def _named(pattern: str, setting: str) -> list[Path]:
+    """What a pattern names, folders apart."""
+    if not pattern.strip():
+        raise InputError(f"{setting} = {pattern!r} names no file.")
+    path = Path(os.path.expanduser(pattern))
+    if path.is_dir():
+        return _in_folder(path, setting)
+    if os.path.lexists(path):
+        return [path]
+    if not has_magic(str(path)):
+        raise InputError(f"{setting} = {pattern!r}: there is no such file (looked from {Path.cwd()}).")
+    anchor = Path(path.anchor)
+    files = [file for file in _expand(anchor, path.relative_to(anchor).parts) if not file.is_dir()]
+    if not files:
+        raise InputError(f"{setting} = {pattern!r} matches no file (looked from {Path.cwd()}).")
+    return files
 
 
 def _in_folder(folder: Path, setting: str) -> list[Path]:
-    files = [path for path in folder.rglob("*") if path.is_file()]
+    files = [path for path in _expand(folder, ["**"]) if not path.is_dir()]
     wanted = [path for path in files if content_suffix(path) in SUFFIXES]
     if not wanted:
         kinds = Counter(path.suffix or path.name for path in files)
@@ -95,53 +102,35 @@ def _in_folder(folder: Path, setting: str) -> list[Path]:
     return wanted
 
 
-class _Chunks(io.RawIOBase):
-    """Decompressed chunks as a file to read from."""
+def _expand(start: Path, parts: Sequence[str]) -> Iterator[Path]:
+    """What the parts of a pattern match below a path.
 
-    def __init__(self, raw: io.BufferedReader, chunks: Iterator[bytes]):
-        self._raw, self._chunks, self._left = raw, chunks, b""
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: memoryview) -> int:
-        while not self._left:
-            chunk = next(self._chunks, None)
-            if chunk is None:
-                return 0
-            self._left = chunk
-        count = min(len(buffer), len(self._left))
-        buffer[:count] = self._left[:count]
-        self._left = self._left[count:]
-        return count
-
-    def close(self) -> None:
-        self._raw.close()
-        super().close()
+    Python's `glob` passes over folders that it may not list, and runs in circles where links lead back up.
+    """
+    if not parts:
+        if os.path.lexists(start):
+            yield start
+        return
+    first, *rest = parts
+    if first == "**":
+        for folder in _folders(start):
+            yield from _expand(folder, rest or ["*"])
+    elif not has_magic(first):
+        yield from _expand(start / first, rest)
+    elif start.is_dir():
+        for name in matching(os.listdir(start), first):
+            if first.startswith(".") or not name.startswith("."):
+                yield from _expand(start / name, rest)
 
 
-def _gzip_chunks(raw: io.BufferedReader, path: Path) -> Iterator[bytes]:
-    try:
-        with gzip.GzipFile(fileobj=raw) as file:
-            while chunk := file.read(1 << 18):
-                yield chunk
-    except (OSError, EOFError, zlib.error) as error:
-        raise InputError(f"{path} is gzip, and damaged: {error}.") from None
-
-
-def _zstd_chunks(raw: io.BufferedReader, path: Path) -> Iterator[bytes]:
-    """By hand, because zstandard's own reader takes the end of a file cut short for its end."""
-    import zstandard
-
-    frame = None
-    try:
-        while compressed := raw.read(1 << 18):
-            while compressed:
-                frame = frame or zstandard.ZstdDecompressor().decompressobj()
-                yield frame.decompress(compressed)
-                compressed = frame.unused_data if frame.eof else b""
-                frame = None if frame.eof else frame
-    except zstandard.ZstdError as error:
-        raise InputError(f"{path} is zstd, and damaged: {error}.") from None
-    if frame is not None:
-        raise InputError(f"{path} is zstd, and damaged: it ends inside a frame.")
+def _folders(start: Path) -> Iterator[Path]:
+    """A folder and all below it, the nearest first; each real one once, under the first of its paths."""
+    seen, waiting = set(), deque([start] if start.is_dir() else [])
+    while waiting:
+        folder = waiting.popleft()
+        if folder.resolve() in seen:
+            continue
+        seen.add(folder.resolve())
+        yield folder
+        below = sorted(name for name in os.listdir(folder) if not name.startswith("."))
+        waiting += [folder / name for name in below if (folder / name).is_dir()]

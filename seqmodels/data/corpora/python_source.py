@@ -9,6 +9,7 @@ from pathlib import Path
 import gin
 
 from seqmodels.data.corpora.corpus import Corpus, Split, content_key, validation_limit
+from seqmodels.data.corpora.local_files import unreadable
 from seqmodels.errors import InputError
 
 # Tests are long tables of literals; the rest is no part of the library, or differs between machines.
@@ -54,11 +55,18 @@ class PythonSource(Corpus):
         """The texts in the order of their paths inside the library, each content once."""
         if self._texts is None:
             library = Path(sysconfig.get_path("stdlib"))
-            texts = ((library / name).read_bytes() for name in sorted(_names(library)))
+            texts = (_content(library / name) for name in sorted(_names(library)))
             self._texts = [text for text in dict.fromkeys(texts) if text]
             if not self._texts:
                 raise InputError(f"PythonSource found no .py file in the standard library at {library}.")
         return self._texts
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise unreadable(path, error) from None
 
 
 def _names(library: Path) -> Iterator[str]:

@@ -76,6 +76,7 @@ class FuzzyRecall(Task):
             "filler_tokens": filler_tokens,
         }
         check_least("FuzzyRecall", queries_per_row=queries_per_row, keys=keys, values=values)
+        check_least("FuzzyRecall", 0, filler_tokens=filler_tokens)
         self.row_tokens()
 
     @property

@@ -28,7 +28,7 @@ def group_of(name: str) -> Group:
     Raises:
         InputError: another name, or a group too large for a table.
     """
-    found = re.fullmatch(r"([ZSA])(\d+)", name)
+    found = re.fullmatch(r"([ZSA])([0-9]{1,4})", name)
     if not found or not 1 <= int(found[2]) <= _LARGEST[found[1]]:
         raise InputError(f"there is no group {name!r}: groups are Z1 to Z1000, S1 to S5 and A1 to A5.")
     kind, n = found[1], int(found[2])

@@ -66,6 +66,8 @@ class Mqar(Task):
             "filler_tokens": filler_tokens,
         }
         check_least("Mqar", 0, filler_tokens=filler_tokens)
+        if not 0 <= power <= 10:
+            raise InputError(f"Mqar.power = {power} should lie between 0 and 10; 1 makes all slots alike.")
         self.row_tokens()
 
     def row_tokens(self, **changes: Any) -> int:

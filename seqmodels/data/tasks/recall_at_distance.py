@@ -93,6 +93,7 @@ class RecallAtDistance(Task):
             "noisy": float(noisy),
         }
         check_least("RecallAtDistance", queries_per_row=queries_per_row, keys=keys, values=values)
+        check_least("RecallAtDistance", 0, filler_tokens=filler_tokens)
         self.row_tokens()
 
     def row_tokens(self, **changes: Any) -> int:

@@ -210,12 +210,14 @@ def numbers(setting: int | tuple[int, ...]) -> tuple[int, ...]:
 
 
 def check_least(task: str, least: int = 1, **settings: int | tuple[int, ...]) -> None:
-    """Raises InputError for the first setting of `task` that is below `least`, or that holds no number."""
+    """Raises InputError for the first setting of `task` below `least`, beyond 31 bits or without number."""
     for name, value in settings.items():
         if value == ():
             raise InputError(f"{task}.{name} = () holds no number.")
         if min(numbers(value)) < least:
             raise InputError(f"{task}.{name} = {value} should be at least {least}.")
+        if max(numbers(value)) >= 2**31:
+            raise InputError(f"{task}.{name} = {value} is too large: tokens are counted in 31 bits.")
 
 
 def doubling(first: int, last: int) -> list[int]:

@@ -1,6 +1,7 @@
 """Byte-level byte-pair encoding, learned from the corpus."""
 
 import hashlib
+import re
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,6 +12,9 @@ from seqmodels.data.cache import work_folder
 from seqmodels.data.corpora import Corpus
 from seqmodels.data.tokenizers.library import LibraryTokenizer
 from seqmodels.errors import InputError
+
+# Merging takes the square of the length of what has no border inside: a MB of base64 would take days.
+_LONG_RUN = re.compile(r"\S{256}(?=\S)|\s{256}(?=\s)")
 
 
 @gin.register
@@ -28,8 +32,12 @@ class BytePairTokenizer(LibraryTokenizer):
             file: a byte-level `tokenizer.json` to take instead; then the other two do not count.
             training_bytes: how much text it is learned from, from the start of the training split.
         """
-        if vocab_size < 257:
-            raise InputError(f"BytePairTokenizer.vocab_size = {vocab_size} should be at least 257.")
+        for setting, number, least in (
+            ("vocab_size", vocab_size, 257),
+            ("training_bytes", training_bytes, 1),
+        ):
+            if number < least:
+                raise InputError(f"BytePairTokenizer.{setting} = {number} should be at least {least}.")
         self._wanted, self._file, self._training_bytes = vocab_size, file, training_bytes
 
     def prepare(self, corpus: Corpus, cache_dir: Path, say: Callable[[str], None]) -> None:
@@ -54,28 +62,33 @@ class BytePairTokenizer(LibraryTokenizer):
     def _learn(self, corpus: Corpus, path: Path, say: Callable[[str], None]) -> None:
         from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
-        work = work_folder(path)
         began = time.perf_counter()
         library = Tokenizer(models.BPE())
         library.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
         library.decoder = decoders.ByteLevel()
         trainer = trainers.BpeTrainer(
-            vocab_size=self._wanted - 1,
+            # It makes room for all of them at once; there can be no more merges than there are bytes.
+            vocab_size=min(self._wanted - 1, 256 + self._training_bytes),
             initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
             show_progress=False,
         )
         library.train_from_iterator(self._sample(corpus), trainer)
-        (work / path.name).write_text(library.to_str(), encoding="utf-8")
-        (work / path.name).replace(path)
-        work.rmdir()
+        with work_folder(path) as work:
+            (work / path.name).write_text(library.to_str(), encoding="utf-8")
+            (work / path.name).replace(path)
         size, seconds = library.get_vocab_size() + 1, time.perf_counter() - began
         short = "" if size == self._wanted else f" (the text has no pairs for {self._wanted})"
         say(f"tokenizer: learned {size} ids{short} in {seconds:.1f} s, written to {path}")
 
     def _sample(self, corpus: Corpus) -> Iterator[str]:
+        """Text from the start of the training split, cut inside long runs without a space."""
         left = self._training_bytes
         for document in corpus.documents("train"):
-            yield document[:left].decode(errors="ignore")
+            text, start = document[:left].decode(errors="ignore"), 0
+            for run in _LONG_RUN.finditer(text):
+                yield text[start : run.end()]
+                start = run.end()
+            yield text[start:]
             left -= len(document)
             if left <= 0:
                 return

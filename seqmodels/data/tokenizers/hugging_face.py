@@ -33,10 +33,9 @@ class HuggingFaceTokenizer(LibraryTokenizer):
         from tokenizers import Tokenizer
 
         try:
-            library = Tokenizer.from_pretrained(self._name)
+            self._use(Tokenizer.from_pretrained(self._name))
         except Exception as error:  # the library raises no narrower type
             raise InputError(
                 f"HuggingFaceTokenizer.name = {self._name!r} is no folder here, and the hub does not give it "
                 f"({str(error).splitlines()[0]})."
             ) from None
-        self._use(library)

@@ -2,23 +2,27 @@
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
 import numpy as np
 
+from seqmodels.data.tokenizers.pieces import pieces
 from seqmodels.data.tokenizers.tokenizer import Tokenizer
 from seqmodels.errors import InputError
 
 FILE = "tokenizer.json"
+
+_BATCH_BYTES = 1 << 20  # the library takes some hundred bytes a token
 
 
 class LibraryTokenizer(Tokenizer):
     """Wraps a library tokenizer. One id behind its own is the end of text.
 
     It adds no start or end token of its own, and text that spells one of its special tokens is text.
-    Where its vocabulary lacks a character, the text is refused, not thinned out.
+    Where its vocabulary lacks a character, the text is refused, not thinned out. A long document is
+    taken in `pieces`.
     """
 
     _library = None
@@ -30,14 +34,17 @@ class LibraryTokenizer(Tokenizer):
         return b"".join(map(self._pieces.__getitem__, ids.tolist()))
 
     def encode_documents(self, documents: Sequence[bytes]) -> tuple[np.ndarray, np.ndarray]:
-        texts = [_unicode(document) for document in documents]
         run = self._library.encode_batch_fast if self._complete else self._library.encode_batch
-        encoded = run(texts, add_special_tokens=False)
-        if not self._complete:
-            self._refuse_unknown(texts, encoded)
-        ids = [np.array(encoding.ids, np.int64) for encoding in encoded]
-        lengths = np.fromiter(map(len, ids), np.int64, len(ids))
-        return np.concatenate([np.zeros(0, np.int64), *ids]), lengths
+        ids, lengths = [np.zeros(0, np.int32)], np.zeros(len(documents), np.int64)
+        for numbers, texts in self._batches(documents):
+            encoded = run(texts, add_special_tokens=False)
+            if not self._complete:
+                self._refuse_unknown(texts, encoded)
+            for number, encoding in zip(numbers, encoded, strict=True):
+                ids.append(np.array(encoding.ids, np.int32))
+                lengths[number] += len(ids[-1])
+            del encoded  # before the next are made
+        return np.concatenate(ids), lengths
 
     def save(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -47,6 +54,20 @@ class LibraryTokenizer(Tokenizer):
 
     def restore(self, folder: Path) -> None:
         self._use_file(folder / FILE)
+
+    def _batches(self, documents: Sequence[bytes]) -> Iterator[tuple[list[int], list[str]]]:
+        """(number of its document, text) of every piece, some MB at a time."""
+        numbers, texts, size = [], [], 0
+        for number, document in enumerate(documents):
+            for start, piece in pieces(document, self._byte_level):
+                numbers.append(number)
+                texts.append(_unicode(piece, start))
+                size += len(piece)
+                if size >= _BATCH_BYTES:
+                    yield numbers, texts
+                    numbers, texts, size = [], [], 0
+        if texts:
+            yield numbers, texts
 
     def _use_file(self, path: Path) -> None:
         """Raises InputError if the file is missing or no tokenizer."""
@@ -115,12 +136,12 @@ def _no_token(characters: str, text: str) -> InputError:
     )
 
 
-def _unicode(document: bytes) -> str:
+def _unicode(piece: bytes, start: int) -> str:
     try:
-        return document.decode()
+        return piece.decode()
     except UnicodeDecodeError as error:
         raise InputError(
-            f"text that is not UTF-8 (byte {document[error.start]:#04x} at byte {error.start}) needs "
+            f"text that is not UTF-8 (byte {piece[error.start]:#04x} at byte {start + error.start}) needs "
             "ByteTokenizer."
         ) from None
 

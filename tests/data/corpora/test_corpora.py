@@ -5,7 +5,7 @@ import sysconfig
 
 import pytest
 
-from seqmodels.data.corpora import PythonSource, TextFiles
+from seqmodels.data.corpora import PythonSource, TextFiles, text_files
 from seqmodels.data.corpora.corpus import content_key, validation_limit
 from seqmodels.errors import InputError
 
@@ -126,3 +126,44 @@ def test_the_fingerprint_follows_content_and_settings(files, tmp_path):
     (files / "07.txt").write_text("changed")
     others.append(TextFiles(path).fingerprint)
     assert len({first, *others}) == 6
+
+
+@pytest.mark.parametrize("when", ["before it is read", "while it is read", "while it is hashed", "gone"])
+def test_files_that_change_on_the_way_are_refused(files, monkeypatch, when):
+    """Else tokens of the new content would be found under the hash of the old, run after run."""
+    corpus, path = TextFiles(str(files)), files / "19.txt"
+
+    def write():
+        path.write_text("changed")
+
+    if when == "while it is hashed":
+        real = text_files.hash_files
+        monkeypatch.setattr(text_files, "hash_files", lambda paths: (real(paths), write())[0])
+        with pytest.raises(InputError, match=r"19\.txt changed while it was read: start again"):
+            _ = corpus.fingerprint
+        return
+    _ = corpus.fingerprint
+    documents = corpus.documents("train")
+    if when == "while it is read":
+        next(documents)
+    path.unlink() if when == "gone" else write()
+    message = r"cannot read .*19\.txt: No such file" if when == "gone" else r"19\.txt changed while"
+    with pytest.raises(InputError, match=message):
+        list(documents)
+
+
+def test_the_same_text_has_the_same_bytes(tmp_path):
+    """The rule by which training and validation are apart: another line end makes another document."""
+    texts = [b"one\ntext %d\n" % i for i in range(40)]
+    for i, text in enumerate(texts):
+        (tmp_path / f"{i}.txt").write_bytes(text)
+        (tmp_path / f"{i} copy.txt").write_bytes(text)
+        (tmp_path / f"{i} dos.txt").write_bytes(text.replace(b"\n", b"\r\n"))
+    for unit in ("file", "line"):
+        corpus = TextFiles(str(tmp_path), validation_fraction=0.5, document=unit)
+        train, validation = list(corpus.documents("train")), list(corpus.documents("validation"))
+        assert len(train) + len(validation) == (120 if unit == "file" else 240)
+        assert set(train).isdisjoint(validation)
+        if unit == "file":
+            sides = [text.replace(b"\n", b"\r\n") in train for text in texts if text in train]
+            assert True in sides and False in sides

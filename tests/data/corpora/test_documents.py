@@ -1,29 +1,12 @@
 """If these fail, a file is read as other documents than it holds, or a fault in it has no place and name."""
 
 import gzip
-import io
-import json
 
-import pyarrow as pa
 import pytest
 import zstandard
-from pyarrow import ipc, parquet
 
-from seqmodels.data.corpora.documents import read_documents
+from seqmodels.data.corpora import documents as documents_module
 from seqmodels.errors import InputError
-
-
-@pytest.fixture
-def documents_of(tmp_path):
-    """Writes bytes to a file of a name, and reads its documents."""
-
-    def read(name, content, unit="file", text_field="text"):
-        path = tmp_path / name
-        path.write_bytes(content)
-        return list(read_documents(path, unit, text_field))
-
-    return read
-
 
 ODD_LINES = bytes.fromhex("61 e2 80 a8 62 e2 80 a9 63 0b 64 0c 65 1c 66 c2 85 67 0a")
 
@@ -32,6 +15,9 @@ def test_lines_end_at_newlines_alone(documents_of):
     """U+2028, U+2029, \\v, \\f, \\x1c and U+0085 end lines for str.splitlines, which would find seven."""
     assert documents_of("a.txt", ODD_LINES, "line") == [ODD_LINES[:-1]]
     assert documents_of("a.txt", b"a\rb\r\nc\n\r\nd", "line") == [b"a\rb", b"c", b"", b"d"]
+    assert documents_of("a.txt", b"a\r\r\nb\r", "line") == [b"a\r", b"b\r"], (
+        "a lone \\r is text, also at the end"
+    )
 
 
 def test_a_file_keeps_every_byte(documents_of):
@@ -56,31 +42,47 @@ def test_a_byte_order_mark_is_no_text(documents_of, unit):
     assert documents_of("bom.jsonl", b'\xef\xbb\xbf{"text": "hi"}\n', unit) == [b"hi"]
 
 
-@pytest.mark.parametrize("mark", ["ff fe 68 00 69 00", "fe ff 00 68 00 69", "00 00 fe ff 00 00 00 68"])
-def test_other_unicode_is_refused_by_name(documents_of, mark):
-    with pytest.raises(InputError, match=r"u\.txt is UTF-(16|32) .*convert it to UTF-8"):
-        documents_of("u.txt", bytes.fromhex(mark))
+@pytest.mark.parametrize(
+    ("content", "name"),
+    [
+        ("ff fe 68 00 69 00", "UTF-16"),
+        ("fe ff 00 68 00 69", "UTF-16"),
+        ("00 00 fe ff 00 00 00 68", "UTF-32"),
+        ("ff fe 00 00 68 00 00 00", "UTF-32"),
+    ],
+)
+def test_other_unicode_is_refused_by_name(documents_of, content, name):
+    with pytest.raises(InputError, match=rf"u\.txt is {name} .*convert it to UTF-8"):
+        documents_of("u.txt", bytes.fromhex(content))
 
 
-@pytest.mark.parametrize("name", ["a.txt", "a.txt.gz", "a.txt.zst", "a.gz"])
-@pytest.mark.parametrize("compress", [bytes, gzip.compress, zstandard.compress])
-def test_compression_is_told_by_content(documents_of, name, compress):
-    assert documents_of(name, compress(b"a\nb\n"), "line") == [b"a", b"b"]
+def test_long_text_is_checked_across_the_borders_of_its_pieces(documents_of, monkeypatch):
+    """Characters of one to four bytes at every offset from a border, right ones and a wrong one."""
+    monkeypatch.setattr(documents_module, "_PIECE", 16)
+    for shift in range(8):
+        text = b"x" * shift + "aö\u2028\U0001f600".encode() * 20
+        assert documents_of("a.txt", text) == [text]
+        for at in (15, 16, 17, 100):
+            wrong = text[:at] + b"\xff" + text[at + 1 :]
+            with pytest.raises(UnicodeDecodeError) as found:
+                wrong.decode()
+            with pytest.raises(InputError, match=f" at byte {found.value.start} "):
+                documents_of("a.txt", wrong)
 
 
-@pytest.mark.parametrize("compress", [gzip.compress, zstandard.compress])
-def test_compressed_files_of_several_members_and_many_chunks(documents_of, compress):
-    long = b"".join(b"%d\n" % i for i in range(200_000))
-    assert documents_of("a.txt", compress(long) + compress(b"more")) == [long + b"more"]
-
-
-@pytest.mark.parametrize(("compress", "name"), [(gzip.compress, "gzip"), (zstandard.compress, "zstd")])
-def test_compressed_files_cut_short_are_refused(documents_of, compress, name):
-    """zstandard's own reader would take the first half for the whole."""
-    whole = compress(json.dumps(list(range(10_000))).encode())
-    for content in (whole[: len(whole) // 2], whole[:-1], whole[:30] + b"\xff\xff\xff" + whole[33:]):
-        with pytest.raises(InputError, match=rf"a\.txt is {name}, and damaged"):
-            documents_of("a.txt", content)
+@pytest.mark.parametrize("compress", [bytes, gzip.compress])
+def test_documents_too_long_for_memory_are_refused(documents_of, monkeypatch, compress):
+    """The bounds are 1 GiB and 256 MiB; here they are 64 and 32 bytes."""
+    monkeypatch.setattr(documents_module, "_LONGEST_TEXT", 64)
+    monkeypatch.setattr(documents_module, "_LONGEST_RECORD", 32)
+    assert documents_of("a.txt", compress(b"x" * 64)) == [b"x" * 64]
+    with pytest.raises(InputError, match=r"a\.txt holds more than .* MiB.*TextFiles\.document = 'line'"):
+        documents_of("a.txt", compress(b"x" * 65))
+    assert documents_of("a.txt", compress(b"x\n" * 65), "line") == [b"x"] * 65
+    with pytest.raises(InputError, match=r"a\.txt:2: this line is longer than"):
+        documents_of("a.txt", compress(b"x\n" + b"x" * 65), "line")
+    with pytest.raises(InputError, match=r"a\.jsonl:1: this line is longer than"):
+        documents_of("a.jsonl", compress(b'{"text": "' + b"x" * 32 + b'"}'))
 
 
 def test_records_whose_other_fields_differ(documents_of):
@@ -104,39 +106,9 @@ def test_records_without_text_are_empty_documents(documents_of):
         (b'{"text":["a"]}', r"a\.jsonl:3: 'text' is list, and should be text"),
         (b'{"text":"\\ud800"}', r"a\.jsonl:3: 'text' is not Unicode text"),
         (b'{"text":"\xff"}', r"a\.jsonl is not UTF-8: byte 0xff at byte 24"),
+        (b"[" * 100_000, r"a\.jsonl:3: this line is not JSON \(maximum recursion depth"),
     ],
 )
 def test_a_bad_record_is_refused_with_its_line(documents_of, line, message):
     with pytest.raises(InputError, match=message):
         documents_of("a.jsonl", b'{"text":"ok"}\n\n' + line + b'\n{"text":"ok"}\n')
-
-
-def table_as(kind, columns):
-    table, sink = pa.table(columns), io.BytesIO()
-    if kind == "parquet":
-        parquet.write_table(table, sink, row_group_size=2)
-    else:
-        new = ipc.new_file if kind == "arrow file" else ipc.new_stream
-        with new(sink, table.schema) as writer:
-            writer.write_table(table, max_chunksize=2)
-    return sink.getvalue()
-
-
-@pytest.mark.parametrize("kind", ["parquet", "arrow file", "arrow stream"])
-@pytest.mark.parametrize("compress", [bytes, gzip.compress])
-def test_columns(documents_of, kind, compress):
-    columns = {"n": [1, 2, 3, 4], "text": ["x", None, "zü", ""], "other": ["a", "b", "c", "d"]}
-    content = compress(table_as(kind, columns))
-    assert documents_of("a.data", content) == [b"x", b"", "zü".encode(), b""]
-    assert documents_of("a.data", content, text_field="other") == [b"a", b"b", b"c", b"d"]
-    with pytest.raises(InputError, match=r"no column 'body' among .*'text'"):
-        documents_of("a.data", content, text_field="body")
-    with pytest.raises(InputError, match=r"a\.data, row 0: 'n' is int"):
-        documents_of("a.data", content, text_field="n")
-
-
-@pytest.mark.parametrize("kind", ["parquet", "arrow file", "arrow stream"])
-def test_damaged_columns_are_refused(documents_of, kind):
-    content = table_as(kind, {"text": ["some text"] * 100})
-    with pytest.raises(InputError, match=r"a\.data is damaged"):
-        documents_of("a.data", content[: len(content) // 2])

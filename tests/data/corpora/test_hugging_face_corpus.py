@@ -109,6 +109,11 @@ def test_the_fingerprint_follows_content_and_settings(files, tmp_path):
         ({"path": "nobody/nothing"}, r"cannot load path = 'nobody/nothing'.* Without a network"),
         ({"path": "./nowhere"}, r"path = '\./nowhere': there is no such folder"),
         ({"path": "json", "data_files": "none.jsonl"}, r"data_files = \['none\.jsonl'\]"),
+        (
+            {"path": "text", "data_files": "a.txt"},
+            r"'text' ends lines at a lone .*name plain text with",
+        ),
+        ({"path": "csv", "data_files": "a.csv"}, r"'csv' takes texts such as NA for none"),
         ({"path": "saved", "split": "tran"}, r"no split 'tran'; it has 'train', 'test'"),
         ({"path": "saved", "validation_split": "validation"}, r"no split 'validation'; it has 'train'"),
         ({"path": "saved", "text_field": "body"}, r"no column 'body': .* one of \['text', 'n'\]"),
@@ -123,3 +128,16 @@ def test_what_is_not_there_is_refused_in_a_sentence(files, settings, message, st
         settings = settings | {"path": str(files / "saved")}
     with pytest.raises(InputError, match=message):
         list(HuggingFace(**settings, streaming=streaming).documents("validation"))
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+def test_a_file_that_is_damaged_further_on_is_refused_in_a_sentence(files, streaming):
+    """It is found when its rows are read; the library's first line says only that there was an error."""
+    content = (files / "a1.parquet").read_bytes()
+    (files / "a1.parquet").write_bytes(content[: len(content) // 2])
+    corpus = HuggingFace("parquet", data_files=str(files / "a?.parquet"), streaming=streaming)
+    with pytest.raises(
+        InputError, match=r"(cannot load|cannot be read past record).*(Parquet|magic)"
+    ) as found:
+        list(corpus.documents("train"))
+    assert "\n" not in str(found.value)

@@ -1,13 +1,15 @@
 """If these fail, text is lost between the file and the model, or turns into a control id."""
 
-import huggingface_hub
+import hypothesis.strategies as st
 import numpy as np
 import pytest
-from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, processors
+from huggingface_hub import constants
+from tokenizers import Tokenizer, decoders, pre_tokenizers
 
-from seqmodels.data.corpora import Corpus
 from seqmodels.data.tokenizers import BytePairTokenizer, ByteTokenizer, HuggingFaceTokenizer
 from seqmodels.errors import InputError
+from tests.data.tokenizers.small_vocabularies import Documents, hub_file, ready
+from tests.fuzzing import fuzz
 
 TEXTS = [
     "  a  b",
@@ -22,64 +24,6 @@ TEXTS = [
 ]
 
 
-class Documents(Corpus):
-    """A corpus of a list."""
-
-    def __init__(self, *documents):
-        self._documents = documents
-
-    def documents(self, split):
-        return iter(self._documents)
-
-    fingerprint = property(lambda self: repr(self._documents))
-
-    def describe(self):
-        return {}
-
-
-PUNS = Documents(b"hug pug pun hugs puns and other words for it", b"a pug's hug")
-
-
-def ready(tokenizer, folder, corpus=PUNS, say=lambda line: None):
-    tokenizer.prepare(corpus, folder, say)
-    return tokenizer
-
-
-def hub_file(folder, vocabulary, **parts):
-    """A tokenizer.json such as the hub has, with special tokens and a template that adds a start token."""
-    library = Tokenizer(models.BPE(vocabulary, [], **parts.pop("model", {})))
-    library.pre_tokenizer = parts.get("pre_tokenizer")
-    library.decoder = parts.get("decoder")
-    library.add_special_tokens(["<s>", "<|endoftext|>"])
-    library.add_tokens([AddedToken("    ", normalized=False)])
-    library.post_processor = processors.TemplateProcessing(
-        single="<s> $A", special_tokens=[("<s>", library.token_to_id("<s>"))]
-    )
-    folder.mkdir()
-    library.save(str(folder / "tokenizer.json"))
-    return folder
-
-
-@pytest.fixture
-def byte_level(tmp_path):
-    letters = {letter: index for index, letter in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}
-    return hub_file(
-        tmp_path / "hub",
-        letters,
-        pre_tokenizer=pre_tokenizers.ByteLevel(add_prefix_space=False),
-        decoder=decoders.ByteLevel(),
-    )
-
-
-@pytest.fixture(params=["bytes", "byte pairs", "hub"])
-def tokenizer(request, tmp_path):
-    if request.param == "bytes":
-        return ByteTokenizer()
-    if request.param == "byte pairs":
-        return ready(BytePairTokenizer(270), tmp_path)
-    return ready(HuggingFaceTokenizer(str(request.getfixturevalue("byte_level"))), tmp_path)
-
-
 @pytest.mark.parametrize("text", TEXTS)
 def test_text_survives(tokenizer, text):
     ids = tokenizer.encode(text.encode())
@@ -87,6 +31,15 @@ def test_text_survives(tokenizer, text):
     assert tokenizer.decode([*ids, tokenizer.end_id]) == text.encode()
     assert tokenizer.end_id == tokenizer.vocab_size - 1
     assert tokenizer.end_id not in ids, "text became the end of text"
+
+
+@fuzz(texts=st.lists(st.text(st.characters(codec="utf-8"), max_size=40), max_size=6), quick=20, campaign=350)
+def test_any_text_survives(texts, tokenizer):
+    documents = [text.encode() for text in texts]
+    ids, lengths = tokenizer.encode_documents(documents)
+    parts = np.split(ids, np.cumsum(lengths)[:-1]) if documents else []
+    assert [tokenizer.decode(part) for part in parts] == documents
+    assert tokenizer.end_id not in ids
 
 
 def test_documents_at_once_are_the_documents(tokenizer):
@@ -210,7 +163,7 @@ def test_a_missing_or_damaged_file_is_refused(tmp_path, kind):
 
 
 def test_a_name_that_no_hub_gives_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     with pytest.raises(InputError, match="'nobody/nothing' is no folder here, and the hub does not give"):
         ready(HuggingFaceTokenizer("nobody/nothing"), tmp_path)
 
@@ -220,6 +173,19 @@ def test_text_that_is_not_unicode_needs_bytes(tmp_path):
         ready(BytePairTokenizer(260), tmp_path).encode(b"hug\xff")
 
 
-def test_too_small_a_vocabulary_is_refused():
+def test_settings_too_small_are_refused():
     with pytest.raises(InputError, match="vocab_size = 256 should be at least 257"):
         BytePairTokenizer(256)
+    with pytest.raises(InputError, match="training_bytes = 0 should be at least 1"):
+        BytePairTokenizer(training_bytes=0)
+
+
+def test_a_failed_sample_leaves_nothing_behind(tmp_path):
+    class Failing(Documents):
+        def documents(self, split):
+            yield b"text"
+            raise InputError("the second document is damaged.")
+
+    with pytest.raises(InputError, match="second document is damaged"):
+        ready(BytePairTokenizer(270), tmp_path, Failing())
+    assert not list(tmp_path.rglob("*.json")) and not list(tmp_path.rglob("making-*"))
