@@ -177,7 +177,7 @@ class Checkpoints:
             shutil.rmtree(path, ignore_errors=True)
             if not path.name.endswith(DELETED):
                 say(
-                    f"checkpoint {step} is skipped: the run was stopped while saving it; its rest is removed."
+                    f"checkpoint {step} is skipped: the run was stopped in its save; what it left is removed."
                 )
 
     def _at(self, step: int, state: str = "") -> Path:
@@ -228,10 +228,8 @@ def restore_params(run: RunDirectory, step: int | str, abstract: Any) -> tuple[i
         abstract,
     )
     directory = run.checkpoints / str(chosen)
-    listed = checkpoint_files.has_list(
-        directory
-    )  # earlier versions had no list, only checksums of the arrays
-    if listed and (reason := checkpoint_files.damage(directory, {"params"})):
+    # Checkpoints of earlier versions have no list, only the checksums of their arrays.
+    if checkpoint_files.has_list(directory) and (reason := checkpoint_files.damage(directory, {"params"})):
         raise InputError(f"{directory} is damaged: {reason}.")
     items, _ = checkpoint_arrays.load(directory, {"params": abstract})
     return chosen, items["params"]
