@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 GREY = "#666666"
+WIDEST_OF_TWO = 42  # letters of a label, of which two find room side by side
 _LN2 = float(np.log(2.0))
 
 
@@ -80,8 +81,12 @@ def repeat(result: Repeat, title: str) -> "Figure":
 
 def legend(axes: "Axes", handles: Sequence["Artist"] | None = None) -> None:
     """Below the axes, where it hides nothing; of what has been drawn, or of the handles."""
-    place = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.16), "ncols": 2}
-    axes.legend(handles=handles, fontsize="small", frameon=False, **place)
+    if handles is None:
+        handles, _ = axes.get_legend_handles_labels()
+    longest = max(len(handle.get_label()) for handle in handles)
+    place = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.16)}
+    columns = 2 if longest <= WIDEST_OF_TWO else 1
+    axes.legend(handles=handles, fontsize="small", frameon=False, ncols=columns, **place)
 
 
 def mark_training_length(axes: "Axes", length: int) -> None:
