@@ -22,8 +22,8 @@ from tests.small_run import ROOT, environment, train_process, write_config
 
 SIGNAL_AT = Path(__file__).parent / "signal_at.py"
 
-# Two files of four documents and one, read as they are needed, over several passes. With a constant rate a run
-# of more steps makes the same updates.
+# Two files of four documents and one, read as they are needed, over several passes. With a constant rate
+# a run of more steps makes the same updates.
 STREAMED = """
 AdamW.schedule = 'constant'
 train.steps = 8
