@@ -60,7 +60,9 @@ def content(checkpoint: Path) -> dict[str, Any]:
     abstract = jax.tree.map(
         lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=here), about.metadata
     )
-    found: dict[str, Any] = {"position": about.custom_metadata["data"]}
+    position = dict(about.custom_metadata["data"])
+    position.pop("source", None)  # a stream's own words for its place depend on where reading began
+    found: dict[str, Any] = {"position": position}
     for path, leaf in jax.tree.leaves_with_path(ocp.load_checkpointables(checkpoint, abstract)):
         array = np.asarray(leaf)
         found[jax.tree_util.keystr(path)] = (array.dtype, array.shape, array.tobytes())

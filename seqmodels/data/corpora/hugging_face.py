@@ -177,6 +177,8 @@ class HuggingFaceStream:
     def __init__(self, dataset, text_field: str, wanted):
         self._dataset, self._text_field, self._wanted = dataset, text_field, wanted
         self._start = dataset.state_dict()
+        # The position until a document is read: only then the library takes over the one it was given.
+        self._unread: dict | None = self._start
         self._texts = _read(iter(dataset), text_field)
 
     def __iter__(self) -> "HuggingFaceStream":
@@ -185,13 +187,15 @@ class HuggingFaceStream:
     def __next__(self) -> bytes:
         while True:
             text = next(self._texts)
+            self._unread = None
             if text and self._wanted(text):
                 return text
 
     def state(self) -> dict:
-        return self._dataset.state_dict()
+        return self._unread or self._dataset.state_dict()
 
     def restore(self, state: dict) -> None:
+        self._unread = state
         self._dataset.load_state_dict(state)
         self._texts = _read(iter(self._dataset), self._text_field)
 

@@ -81,6 +81,23 @@ def test_a_stream_goes_on_exactly_where_it_stopped(files):
     assert list(straight) == documents, "the second pass is another than the first"
 
 
+def test_a_stream_may_stop_again_before_it_has_read(files):
+    """The library takes over a position when it reads: asked before, it would name the beginning."""
+
+    def stream():
+        return HuggingFace("parquet", data_files=str(files / "a?.parquet"), streaming=True).stream()
+
+    documents = list(stream())
+    for stop in (3, 12, 140, 151, len(documents) - 1):
+        for more in (0, 1, 13):
+            first, second, third = stream(), stream(), stream()
+            read = sum(1 for _, _ in zip(range(stop), first, strict=False))
+            second.restore(json.loads(json.dumps(first.state())))
+            read += sum(1 for _, _ in zip(range(more), second, strict=False))
+            third.restore(json.loads(json.dumps(second.state())))
+            assert list(third) == documents[read:]
+
+
 def test_at_most_so_many_documents_are_kept_for_validation(files):
     corpus = HuggingFace(
         str(files / "saved"), validation_fraction=0.2, streaming=True, validation_documents=7
