@@ -54,7 +54,10 @@ def batches(folder: Path) -> dict[int, str]:
 
 
 def content(checkpoint: Path) -> dict[str, Any]:
-    """What a checkpoint holds: the position in the data, and type, shape and bytes of each array."""
+    """What a checkpoint holds: the position in the data, and type, shape and bytes of each array.
+
+    Of a stream the position is the window and the targets used of it.
+    """
     about = ocp.checkpointables_metadata(checkpoint)
     here = jax.sharding.SingleDeviceSharding(jax.devices()[0])
     abstract = jax.tree.map(
