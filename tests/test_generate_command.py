@@ -2,14 +2,16 @@
 
 import io
 import os
+import re
 
+import numpy as np
 import pytest
 
 from scripts import generate as generate_command
 from scripts.generate import characters
 from seqmodels.data.tokenizers import ByteTokenizer
 from tests import commands
-from tests.commands import call
+from tests.commands import CONFIG, call
 
 
 @pytest.fixture(autouse=True)
@@ -78,6 +80,22 @@ def test_bytes_that_are_no_text_are_continued_as_they_are(monkeypatch, capsys):
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"a\xff\n")))
     assert run("--interactive") == 0
     assert capsys.readouterr().out == f"> {expected}> "
+
+
+def test_the_end_of_a_text_is_learnt(tmp_path, capsys):
+    """Documents are packed with their ends between them, and an end that can be foretold ends the text."""
+    letters = np.random.default_rng(0).choice(list("abcdefgh"), size=(200, 6))
+    (tmp_path / "lines.txt").write_text("".join(f"{''.join(word)}.\n" for word in letters))
+    run_dir = commands.train(
+        "ends",
+        CONFIG.format(data="Text") + f"Text.corpus = @TextFiles()\nTextFiles.train = '{tmp_path}/lines.txt'\n"
+        "TextFiles.document = 'line'\nTextFiles.validation_fraction = 0.2\n",
+        "--gin.train.steps=60",
+        "--gin.AdamW.learning_rate=1e-2",
+    )
+    capsys.readouterr()
+    assert call(generate_command, run_dir, "--prompt", "ab", "--max-new-tokens", 40, "--temperature", 0) == 0
+    assert re.fullmatch(r"ab[a-h]{0,8}\.\n", capsys.readouterr().out)
 
 
 def test_empty_prompt_begins_a_document(capsys):
