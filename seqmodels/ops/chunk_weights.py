@@ -42,20 +42,38 @@ def weighted(queries, keys, g, visible):
     queries, keys: tuples of arrays [B, H, C, K]. g: [B, H, C, 1 or K] or None; C is a power of 2 where it
     differs between channels. visible: as `visible_keys` gives it.
 
-    Returns scores[query][key], e^{s(i, j)} q_i k_j [B, H, C, C], 0 where j is not visible; and the weights
-    [1 or B, 1 or H, C, 1 or K] with which the queries read the entering state, and with which the keys are
-    left in the state after the chunk; the last row of the first is what is kept of the entering state.
+    Returns scores[query][key], e^{s(i, j)} q_i k_j [B, H, C, C], 0 where j is not visible; e^{s(i, -1)}, the
+    weights with which the queries read the entering state, whether they see it or not; and the weights with
+    which the keys are left in the state after the chunk, 0 where that is of another document; both
+    [1 or B, 1 or H, C, 1 or K]. The last row of the first is what is kept of the entering state.
     """
     if per_channel(g):
         scores, before, after = decayed_by_channel(queries, keys, g)
-        scores = jax.tree.map(lambda array: jnp.where(visible[..., 1:], array, 0), scores)
-        entered = jnp.where(visible[..., :1], jnp.exp(before), 0)
-        return scores, entered, jnp.where(visible[..., -1, 1:, None], jnp.exp(after), 0)
-    weights = visible.astype(queries[0].dtype)
-    if g is not None:
-        weights = jnp.where(visible, jnp.exp(segment_sums(g[..., 0])), 0)
-    scores = jax.tree.map(lambda array: array * weights[..., 1:], _products(queries, keys))
-    return scores, weights[..., :1], weights[..., -1, 1:, None]
+        entered, left = jnp.exp(before), jnp.exp(after)
+    elif g is None:
+        scores = _products(queries, keys)
+        entered = left = jnp.ones((1, 1, visible.shape[-2], 1), queries[0].dtype)
+    else:
+        weights = jnp.exp(segment_sums(g[..., 0]))
+        scores = jax.tree.map(lambda array: array * weights[..., 1:], _products(queries, keys))
+        entered, left = weights[..., :1], weights[..., -1, 1:, None]
+    scores = jax.tree.map(lambda array: jnp.where(visible[..., 1:], array, 0), scores)
+    return scores, entered, jnp.where(visible[..., -1, 1:, None], left, 0)
+
+
+def read_entered(queries, state, visible):
+    """What weighted queries [B, H, C, K] read of the entering state [B, H, K, V]: [B, H, C, V] of each.
+
+    It is 0 where they do not see the state: selected, not multiplied by 0, since a document whose numbers
+    have overflowed must not reach the next one.
+    """
+    reads = jnp.einsum("bhik,bhkv->bhiv", jnp.concatenate(queries, axis=2), state)
+    return [jnp.where(visible[..., :1], read, 0) for read in jnp.split(reads, len(queries), axis=2)]
+
+
+def keep_entered(entered, state, visible):
+    """What is left of the entering state [B, H, K, V] after the chunk; entered: as `weighted` gives it."""
+    return jnp.where(visible[..., -1:, :1], entered[..., -1, :, None] * state, 0)
 
 
 def _products(queries, keys):

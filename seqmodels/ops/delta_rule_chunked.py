@@ -5,7 +5,8 @@ u_j of the chunk's earlier tokens. With s(i, j) of `chunk_weights` that is a uni
 
     u_i + beta_i sum_{j < i} e^{s(i, j)} (k_i k_j) u_j = beta_i (v_i - e^{s(i, -1)} k_i^T S),
 
-and given its solution the rest is linear attention over the keys k and the values u (Yang et al. 2024).
+and given its solution the rest is linear attention over the keys k and the values u (Yang et al. 2024). A
+document whose numbers overflow, by keys of norms far above 1, spoils the next one to the end of their chunk.
 """
 
 from functools import partial
@@ -13,7 +14,7 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 
-from seqmodels.ops.chunk_weights import marks_of, visible_keys, weighted
+from seqmodels.ops.chunk_weights import keep_entered, marks_of, read_entered, visible_keys, weighted
 from seqmodels.ops.chunks import fold_chunks
 from seqmodels.ops.triangular import solve
 
@@ -32,10 +33,10 @@ def chunked(q, k, v, beta, g, scale, state, order, *, chunk_size):
 def _chunk(scale, state, tokens, marks):
     """One chunk: tokens (q, k [B, C, H, K], v [B, C, H, V], ...) -> the state after it, o [B, C, H, V]."""
     q, k, v, beta, g = jax.tree.map(lambda array: jnp.moveaxis(array.astype(state.dtype), 2, 1), tokens)
-    [[of_q], [of_k]], entered, left = weighted((q, k), (k,), g, visible_keys(q.shape[2], marks))
-    reads = jnp.einsum("bhik,bhkv->bhiv", jnp.concatenate([q * entered, k * entered], axis=2), state)
-    read, known = jnp.split(reads, 2, axis=2)
+    visible = visible_keys(q.shape[2], marks)
+    [[of_q], [of_k]], entered, left = weighted((q, k), (k,), g, visible)
+    read, known = read_entered([q * entered, k * entered], state, visible)
     u = solve(jnp.tril(beta * of_k, -1), beta * (v - known))
     o = read + jnp.einsum("bhij,bhjv->bhiv", of_q, u)
-    state = entered[..., -1, :, None] * state + jnp.einsum("bhjk,bhjv->bhkv", k * left, u)
+    state = keep_entered(entered, state, visible) + jnp.einsum("bhjk,bhjv->bhkv", k * left, u)
     return state, scale * jnp.moveaxis(o, 1, 2)

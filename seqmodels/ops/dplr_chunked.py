@@ -16,7 +16,13 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 
-from seqmodels.ops.chunk_weights import decayed_by_channel, marks_of, visible_keys
+from seqmodels.ops.chunk_weights import (
+    decayed_by_channel,
+    keep_entered,
+    marks_of,
+    read_entered,
+    visible_keys,
+)
 from seqmodels.ops.chunks import fold_chunks
 from seqmodels.ops.triangular import solve
 
@@ -37,19 +43,17 @@ def _chunk(scale, state, tokens, marks):
     visible = visible_keys(q.shape[2], marks)
     # a reads before its token's decay and update, as a query one token earlier would.
     (of_q, of_a), before, after = decayed_by_channel((q, _earlier(a)), (k, b), g)
-    first, seen = visible[..., :1], visible[..., 1:]
+    seen = visible[..., 1:]
     of_q = [jnp.where(seen, scores, 0) for scores in of_q]
     of_a = [jnp.where(seen, _later(scores), 0) for scores in of_a]
-    entered = jnp.where(first, jnp.exp(before), 0)
-    entered_a = jnp.where(first, jnp.exp(_later(before)), 0)
-    reads = jnp.einsum("bhik,bhkv->bhiv", jnp.concatenate([q * entered, a * entered_a], axis=2), state)
-    read, known = jnp.split(reads, 2, axis=2)
+    entered = jnp.exp(before)
+    read, known = read_entered([q * entered, a * jnp.exp(_later(before))], state, visible)
     p = solve(-of_a[1], known + jnp.einsum("bhij,bhjv->bhiv", of_a[0], v))
     values = jnp.concatenate([v, p], axis=2)
     o = read + jnp.einsum("bhij,bhjv->bhiv", jnp.concatenate(of_q, axis=3), values)
     left = jnp.where(visible[..., -1, 1:, None], jnp.exp(after), 0)
     added = jnp.einsum("bhjk,bhjv->bhkv", jnp.concatenate([k * left, b * left], axis=2), values)
-    return entered[..., -1, :, None] * state + added, scale * jnp.moveaxis(o, 1, 2)
+    return keep_entered(entered, state, visible) + added, scale * jnp.moveaxis(o, 1, 2)
 
 
 def _earlier(array):

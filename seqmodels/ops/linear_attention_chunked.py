@@ -5,7 +5,14 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 
-from seqmodels.ops.chunk_weights import marks_of, per_channel, visible_keys, weighted
+from seqmodels.ops.chunk_weights import (
+    keep_entered,
+    marks_of,
+    per_channel,
+    read_entered,
+    visible_keys,
+    weighted,
+)
 from seqmodels.ops.chunks import fold_chunks
 
 
@@ -30,7 +37,9 @@ def parallel(q, k, v, g, scale, state, order):
 def _chunk(scale, state, tokens, marks):
     """One chunk: tokens (q, k [B, C, H, K], v [B, C, H, V], g) -> the state after it, o [B, C, H, V]."""
     q, k, v, g = jax.tree.map(lambda array: jnp.moveaxis(array.astype(state.dtype), 2, 1), tokens)
-    [[scores]], entered, left = weighted((q,), (k,), g, visible_keys(q.shape[2], marks))
-    o = jnp.einsum("bhij,bhjv->bhiv", scores, v) + jnp.einsum("bhik,bhkv->bhiv", q * entered, state)
-    state = entered[..., -1, :, None] * state + jnp.einsum("bhjk,bhjv->bhkv", k * left, v)
+    visible = visible_keys(q.shape[2], marks)
+    [[scores]], entered, left = weighted((q,), (k,), g, visible)
+    [read] = read_entered([q * entered], state, visible)
+    o = jnp.einsum("bhij,bhjv->bhiv", scores, v) + read
+    state = keep_entered(entered, state, visible) + jnp.einsum("bhjk,bhjv->bhkv", k * left, v)
     return state, scale * jnp.moveaxis(o, 1, 2)

@@ -95,8 +95,8 @@ def selective_scan(
 
 def _update(h, x, dt, A, B, start):
     """The state [B, N, E] after one token: x, dt [B, E], A [N, E], B [B, N], start [B]."""
-    decay = jnp.where(start[:, None, None], 0.0, jnp.exp(dt[:, None, :] * A[None]))
-    return decay * h + B[:, :, None] * (dt * x)[:, None, :]
+    kept = jnp.where(start[:, None, None], 0.0, jnp.exp(dt[:, None, :] * A[None]) * h)
+    return kept + B[:, :, None] * (dt * x)[:, None, :]
 
 
 def _step(x, dt, A, B, C, start, h):
@@ -119,10 +119,10 @@ def _sequential(x, dt, A, B, C, start, h):
 
 def _associative(x, dt, A, B, C, start, h):
     """All states at once, by a tree of depth log T."""
-    decay = jnp.where(start[:, :, None, None], 0.0, jnp.exp(dt[:, :, None, :] * A[None, None]))
+    decay = jnp.exp(dt[:, :, None, :] * A[None, None])
     added = B[:, :, :, None] * (dt * x)[:, :, None, :]
-    added = added.at[:, 0].add(decay[:, 0] * h)
-    _, states = jax.lax.associative_scan(compose, (decay, added), axis=1)
+    added = added.at[:, 0].add(decay[:, 0] * h)  # the first token of a row is no start
+    states = jax.lax.associative_scan(compose, (decay, added, start[:, :, None, None]), axis=1)[1]
     return jnp.einsum("btn,btne->bte", C, states), states[:, -1]
 
 

@@ -40,24 +40,27 @@ def tokens_at_once(chunk_size):
     return 1 if jax.default_backend() == "cpu" else chunk_size
 
 
-def _decays(dt, A, start):
-    """exp(dt A) [block, B, N, E], 0 where a document starts."""
-    return jnp.where(start[:, :, None, None], 0.0, jnp.exp(dt[:, :, None, :] * A[None, None]))
+def _decays(dt, A):
+    """exp(dt A) [block, B, N, E]."""
+    return jnp.exp(dt[:, :, None, :] * A[None, None])
 
 
-def _recur(decay, added, h, reverse=False):
-    """h_t = decay_t h_{t-1} + added_t through a block [block, B, N, E]; h [B, N, E] is the state before."""
+def _recur(decay, added, start, h, reverse=False):
+    """h_t = decay_t h_{t-1} + added_t through a block [block, B, N, E]; h [B, N, E] is the state before.
+
+    start [block, B] forgets h_{t-1}: selected away, so that not even an infinite state goes on.
+    """
+    start = start[:, :, None, None]
     if decay.shape[0] == 1:
-        return decay * h[None] + added
+        return jnp.where(start, 0, decay * h[None]) + added
     first = -1 if reverse else 0
-    added = added.at[first].add(decay[first] * h)
-    return jax.lax.associative_scan(compose, (decay, added), reverse=reverse)[1]
+    added = added.at[first].add(jnp.where(start[first], 0, decay[first] * h))
+    return jax.lax.associative_scan(compose, (decay, added, start), reverse=reverse)[1]
 
 
 def _states(x, dt, A, B, start, h):
-    """A block's decays and its states, each [block, B, N, E]."""
-    decay = _decays(dt, A, start)
-    return decay, _recur(decay, B[:, :, :, None] * (dt * x)[:, :, None, :], h)
+    """A block's states [block, B, N, E]."""
+    return _recur(_decays(dt, A), B[:, :, :, None] * (dt * x)[:, :, None, :], start, h)
 
 
 def _walk(x, dt, A, B, C, start, h):
@@ -65,7 +68,7 @@ def _walk(x, dt, A, B, C, start, h):
 
     def block(h, inputs):
         x, dt, B, C, start = inputs
-        _, states = _states(x, dt, A, B, start, h)
+        states = _states(x, dt, A, B, start, h)
         return states[-1], jnp.einsum("tbn,tbne->tbe", C, states)
 
     def chunk(h, inputs):
@@ -94,7 +97,7 @@ def _chunks_backward(kept, cotangents):
     def again(h, inputs):
         """A block's states once more: what C gets from them, and the state before each token."""
         x, dt, B, start, dy = inputs
-        _, states = _states(x, dt, A, B, start, h)
+        states = _states(x, dt, A, B, start, h)
         dC = jnp.einsum("tbe,tbne->tbn", dy, states)
         return states[-1], (jnp.concatenate([h[None], states[:-1]]), dC)
 
@@ -102,16 +105,17 @@ def _chunks_backward(kept, cotangents):
         """One block from its end to its start, given the gradient of the state behind it."""
         g, dA = carry
         x, dt, B, C, start, dy, before = inputs
-        decay = _decays(dt, A, start)
+        decay, border = _decays(dt, A), start[:, :, None, None]
         later = jnp.concatenate([decay[1:], jnp.ones_like(decay[:1])])
-        g = _recur(later, C[:, :, :, None] * dy[:, :, None, :], g, reverse=True)
-        exponent = g * decay * before
+        start_later = jnp.concatenate([start[1:], jnp.zeros_like(start[:1])])
+        g = _recur(later, C[:, :, :, None] * dy[:, :, None, :], start_later, g, reverse=True)
+        exponent = jnp.where(border, 0, g * decay * before)
         added = jnp.einsum("tbn,tbne->tbe", B, g)
         dB = jnp.einsum("tbe,tbne->tbn", dt * x, g)
         # A product with ones: XLA's CPU reduction over an axis that is not the last is several times slower.
         ddt = jnp.einsum("tbn,tbne->tbe", jnp.ones_like(B), A[None, None] * exponent) + x * added
         dA = dA + (dt[:, :, None, :] * exponent).sum(axis=0)
-        return (decay[0] * g[0], dA), (dt * added, ddt, dB)
+        return (jnp.where(border[0], 0, decay[0] * g[0]), dA), (dt * added, ddt, dB)
 
     def chunk(carry, inputs):
         x, dt, B, C, start, dy, border = inputs
