@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from seqmodels.data.tasks.task import Task, TaskRows
-from seqmodels.evaluation.scorer import in_flight, nll_of_logits, shared_width
+from seqmodels.evaluation.scorer import in_flight, most_likely, nll_of_logits, shared_width
 
 _LN2 = float(np.log(2.0))
 ANSWER_KINDS = (
@@ -116,9 +116,10 @@ def judge(
         value_ids: all values that there are.
         stale: the value that the key had before, -1 where it had none, [B, n].
 
-    The rank is among the row's values, 1 the best; a value written twice counts once.
+    The rank is among the row's values, 1 the best; a value written twice counts once. Raises NonFiniteError
+    for logits that are NaN or +inf.
     """
-    predicted = logits.argmax(axis=-1)
+    predicted = most_likely(logits)
     repeated = (in_row[:, :, None] == in_row[:, None, :]) & np.tri(in_row.shape[1], k=-1, dtype=bool)
     distinct = (in_row >= 0) & ~repeated.any(axis=-1)
     own = np.take_along_axis(logits, answer[..., None], axis=-1)

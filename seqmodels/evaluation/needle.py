@@ -10,7 +10,7 @@ import dataclasses
 import numpy as np
 
 from seqmodels.evaluation.needle_prompts import CANDIDATES, KEY_TOKENS, Prompts, draw, fitting
-from seqmodels.evaluation.scorer import in_flight, nll_of_logits
+from seqmodels.evaluation.scorer import in_flight, most_likely, nll_of_logits
 from seqmodels.evaluation.statistics import Estimate, ratio, wilson
 
 DEPTHS = (0.05, 0.25, 0.5, 0.75, 0.95)
@@ -135,7 +135,7 @@ def _cells(scorer, made: Prompts, length: int, batch_size: int) -> dict[str, np.
     predicted, rank, nll = (np.empty(len(tokens), kind) for kind in (np.int64, np.int64, np.float32))
     for logits, part in in_flight(scored()):
         logits = logits[: len(part), 0]
-        predicted[part] = logits.argmax(axis=-1)
+        predicted[part] = most_likely(logits)
         rank[part] = _rank(
             np.take_along_axis(logits, candidates[part], axis=1), candidates[part] == answer[part, None]
         )

@@ -179,7 +179,7 @@ def recalled(gain: np.ndarray, age: np.ndarray, pairs: int) -> tuple[Estimate, n
     total, samples = 0.0, np.zeros(1)
     for index, size in enumerate(sizes):
         inside = gain[octave == index]
-        total += size * max(0.0, float(inside.mean()))
+        total += size * np.maximum(0.0, inside.mean())
         means = resample_sums(inside, seed=index) / len(inside)
         samples = samples + size * np.maximum(0.0, means)
     return around(total, samples), samples

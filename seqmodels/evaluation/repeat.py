@@ -10,7 +10,13 @@ import dataclasses
 
 import numpy as np
 
-from seqmodels.evaluation.scorer import in_flight, nll_of_logits, shared_width
+from seqmodels.evaluation.scorer import (
+    finite,
+    in_flight,
+    most_likely,
+    nll_of_logits,
+    shared_width,
+)
 from seqmodels.evaluation.statistics import (
     Estimate,
     around,
@@ -163,6 +169,6 @@ class _Passages:
         nll, right = [], []
         for values, targets in in_flight(logits()):
             values = values[: len(targets)]
-            nll.append(nll_of_logits(values, targets))
-            right.append(values.argmax(axis=-1) == targets)
+            nll.append(finite(nll_of_logits(values, targets), "losses of the repeat probe"))
+            right.append(most_likely(values) == targets)
         return np.concatenate(nll), np.concatenate(right)
