@@ -41,7 +41,10 @@ def wilson(successes: int, trials: int) -> Estimate:
     centre = (proportion + square / (2 * trials)) / (1 + square / trials)
     spread = np.sqrt(proportion * (1 - proportion) / trials + square / (4 * trials**2))
     half = _Z95 / (1 + square / trials) * spread
-    return Estimate(proportion, float(max(0.0, centre - half)), float(min(1.0, centre + half)))
+    # At the ends centre and half are 0 or 1 together, but not when rounded.
+    low = 0.0 if successes == 0 else float(centre - half)
+    high = 1.0 if successes == trials else float(centre + half)
+    return Estimate(proportion, low, high)
 
 
 def resample_sums(values: np.ndarray, *, seed: int = 0, resamples: int = RESAMPLES) -> np.ndarray:

@@ -13,6 +13,15 @@ def test_wilson_known_values():
     assert statistics.wilson(20, 20).low == pytest.approx(1 - 0.1611, abs=5e-5)
 
 
+def test_a_share_of_nothing_or_all_lies_in_its_own_interval():
+    """Rounding would leave 1 above its upper bound, and 0 below its lower one."""
+    for trials in (*range(1, 600), 10_000):
+        assert statistics.wilson(0, trials).low == 0.0
+        assert statistics.wilson(trials, trials).high == 1.0
+        assert 0 < statistics.wilson(1, trials).low
+        assert statistics.wilson(trials - 1, trials).high < 1
+
+
 def test_bootstrap_width_is_that_of_the_units():
     """Of a mean over n units the interval is about 2 * 1.96 standard errors wide, and it repeats exactly."""
     values = np.random.default_rng(0).normal(3.0, 2.0, 400)
