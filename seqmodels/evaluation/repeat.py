@@ -24,6 +24,7 @@ from seqmodels.evaluation.statistics import (
     percentile_interval,
     ratio,
     resample_sums,
+    share,
 )
 
 _LN2 = float(np.log(2.0))
@@ -123,8 +124,8 @@ def measure(
         gain_by_position=gain.mean(axis=1),
         gain_by_position_low=low,
         gain_by_position_high=high,
-        accuracy=[ratio(values.sum(axis=1), lengths) for values in right[0]],
-        control_accuracy=[ratio(values.sum(axis=1), lengths) for values in right[1]],
+        accuracy=[share(values.sum(axis=1), lengths) for values in right[0]],
+        control_accuracy=[share(values.sum(axis=1), lengths) for values in right[1]],
         training_length=training_length,
     )
 

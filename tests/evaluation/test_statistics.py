@@ -36,6 +36,15 @@ def test_bootstrap_weights_units_by_their_denominator():
     assert statistics.ratio(np.array([9.0, 3.0]), np.array([9, 1])).value == pytest.approx(1.2)
 
 
+def test_one_unit_has_no_interval():
+    """Drawn a thousand times it is always the same, which is no certainty but no knowledge."""
+    for numerators, denominators in (([3.0], [2]), ([3.0, 0.0], [2, 0])):
+        estimate = statistics.ratio(np.array(numerators), np.array(denominators))
+        assert estimate.value == 1.5
+        assert np.isnan(estimate[1:]).all()
+        assert estimate.shown(2) == ("1.50", "interval not known")
+
+
 def test_resampled_sums_draw_as_many_units_as_there_are():
     """Too few or too many draws would scale the interval."""
     sums = statistics.resample_sums(np.ones((7, 2)))

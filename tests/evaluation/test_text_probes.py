@@ -72,6 +72,9 @@ def test_repeat_gain_ends_at_the_copiers_window():
         assert gain.value == pytest.approx(7 / 8 * np.log2(51), abs=1e-3)
     for gain in far:
         assert gain.value == pytest.approx(0, abs=1e-3)
+    # 24 passages whose copy is always read right, but for its first token, and controls that never are.
+    for accuracy in result.accuracy[:2]:
+        assert accuracy.high - accuracy.low > 0.05
     assert result.horizon50 == pytest.approx([16 * 2**0.5] * 3, rel=1e-3)
 
 
