@@ -190,6 +190,9 @@ def test_what_cannot_be_scored_is_refused():
         perplexity.disjoint(STUB_4, Store([[]]), Ids(4), window=4, batch_size=1)
     with pytest.raises(InputError, match="token id 9"):
         perplexity.disjoint(STUB_4, Store([[1, 9]]), Ids(4), window=4, batch_size=1)
+    for protocol in (perplexity.disjoint, perplexity.stateful):
+        with pytest.raises(InputError, match="windows of 0"):
+            protocol(STUB_4, Store([STREAM]), Ids(4), window=0, batch_size=1)
     broken = uniform(5)
     broken.nll = lambda tokens, segment_ids, targets: np.full(tokens.shape, np.nan, np.float32)
     with pytest.raises(NonFiniteError):
