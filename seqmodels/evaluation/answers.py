@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from seqmodels.data.tasks.task import Task, TaskRows
-from seqmodels.evaluation.scorer import in_flight, nll_of_logits, shared_width
+from seqmodels.evaluation.scorer import in_flight, most_likely, nll_of_logits, shared_width
 
 _LN2 = float(np.log(2.0))
 ANSWER_KINDS = (
@@ -116,15 +116,18 @@ def judge(
         value_ids: all values that there are.
         stale: the value that the key had before, -1 where it had none, [B, n].
 
-    The rank is among the row's values, 1 the best; a value written twice counts once.
+    The rank is among the row's values, 1 the best; a value written twice counts once. Among equal logits it
+    is the mean of the ranks that they share, so that a uniform model has that of a guess, (values + 1) / 2.
+    Raises NonFiniteError for logits that are NaN or +inf.
     """
-    predicted = logits.argmax(axis=-1)
+    predicted = most_likely(logits)
     repeated = (in_row[:, :, None] == in_row[:, None, :]) & np.tri(in_row.shape[1], k=-1, dtype=bool)
     distinct = (in_row >= 0) & ~repeated.any(axis=-1)
+    others = distinct[:, None, :] & (in_row[:, None, :] != answer[..., None])
     own = np.take_along_axis(logits, answer[..., None], axis=-1)
     written = np.broadcast_to(np.maximum(in_row, 0)[:, None, :], (*answer.shape, in_row.shape[1]))
-    others = np.take_along_axis(logits, written, axis=-1)
-    rank = 1 + ((others > own) & distinct[:, None, :]).sum(axis=-1)
+    of_value = np.take_along_axis(logits, written, axis=-1)
+    better, equal = ((compared & others).sum(axis=-1) for compared in (of_value > own, of_value == own))
     is_value = (predicted >= value_ids.start) & (predicted < value_ids.stop)
     is_written = (predicted[..., None] == in_row[:, None, :]).any(axis=-1)
     is_stale = np.zeros_like(is_value) if stale is None else predicted == stale
@@ -133,5 +136,5 @@ def judge(
         "predicted": predicted,
         "kind": kind,
         "nll_bits": nll_of_logits(logits, answer) / np.float32(_LN2),
-        "rank": rank,
+        "rank": 1 + better + equal / 2,
     }

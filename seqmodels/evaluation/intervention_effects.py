@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from seqmodels.evaluation.scorer import in_flight
+from seqmodels.evaluation.scorer import in_flight, most_likely
 from seqmodels.evaluation.statistics import Estimate, paired_difference, wilson
 
 # The share of a perfect memory, where it depends on how that memory is laid out.
@@ -71,7 +71,7 @@ def answers(scorer, tokens: np.ndarray, segment_ids: np.ndarray, batch_size: int
         for chosen, count in batches(len(tokens), batch_size):
             yield scorer.logits(tokens[chosen], segment_ids[chosen], last_position(tokens[chosen])), count
 
-    return np.concatenate([logits[:count, 0].argmax(axis=-1) for logits, count in in_flight(scored())])
+    return np.concatenate([most_likely(logits[:count, 0]) for logits, count in in_flight(scored())])
 
 
 def last_position(tokens: np.ndarray) -> np.ndarray:

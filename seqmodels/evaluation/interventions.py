@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from seqmodels.data.tasks.curriculum import measured
 from seqmodels.data.tasks.recall_at_distance import RecallAtDistance
 from seqmodels.data.tasks.task import numbers
 from seqmodels.errors import InputError
@@ -65,7 +66,8 @@ class Interventions:
 
 
 def obstacle(task: Any) -> str | None:
-    """Why the interventions cannot be made on rows of a task; None where they can."""
+    """Why no interventions can be made on rows of a task, of a curriculum its last; None where they can."""
+    task = measured(task)
     name = type(task).__name__
     if not isinstance(task, RecallAtDistance):
         return f"interventions need rows of RecallAtDistance, and the data of this run are {name}"
@@ -82,7 +84,7 @@ def obstacle(task: Any) -> str | None:
 def measure(
     scorer, task: Any, *, longest: int, batch_size: int, rows: int = 512, split: str = "test"
 ) -> Interventions:
-    """All interventions, on `rows` rows of up to `longest` tokens.
+    """All interventions, on `rows` rows of up to `longest` tokens. A curriculum is measured as its last task.
 
     scorer: a `Scorer` with `init_state`, `state_after` and `logits_from_state`. Raises InputError for a task
     with an `obstacle`, or whose rows do not fit.
@@ -90,6 +92,7 @@ def measure(
     problem = obstacle(task)
     if problem is not None:
         raise InputError(f"{problem}.")
+    task = measured(task)
     settings = _settings(task, longest)
     intact = _rows(task, settings, split, rows)
     transplant, layers, bits = by_state(scorer, intact, batch_size)

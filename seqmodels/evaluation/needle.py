@@ -10,8 +10,8 @@ import dataclasses
 import numpy as np
 
 from seqmodels.evaluation.needle_prompts import CANDIDATES, KEY_TOKENS, Prompts, draw, fitting
-from seqmodels.evaluation.scorer import in_flight, nll_of_logits
-from seqmodels.evaluation.statistics import Estimate, ratio, wilson
+from seqmodels.evaluation.scorer import in_flight, most_likely, nll_of_logits
+from seqmodels.evaluation.statistics import Estimate, share, wilson
 
 DEPTHS = (0.05, 0.25, 0.5, 0.75, 0.95)
 _LN2 = float(np.log(2.0))
@@ -50,10 +50,18 @@ class Needle:
         """The share of prompts that are right, [lengths][depths], of [lengths, depths, prompts]."""
         return [[wilson(int(cell.sum()), self.prompts) for cell in row] for row in right]
 
-    def by_length(self, values: np.ndarray) -> list[Estimate]:
-        """Means over depths of values [lengths, depths, prompts]; intervals resample prompts."""
-        ones = np.full(self.prompts, len(self.depths))
-        return [ratio(row.sum(axis=0), ones) for row in values.astype(np.float64)]
+    def by_length(self, shares: np.ndarray) -> list[Estimate]:
+        """Means over depths of shares [lengths, depths, prompts]; intervals resample prompts."""
+        depths = np.full(self.prompts, len(self.depths))
+        return [share(row.sum(axis=0), depths) for row in shares]
+
+    def mean_rank(self) -> list[Estimate]:
+        """By length, as shares of the way from the first rank to the last: no interval from 1 to 1."""
+        way = CANDIDATES - 1
+        return [
+            Estimate(*(1 + way * number for number in estimate))
+            for estimate in self.by_length((self.rank - 1) / way)
+        ]
 
     def scalars(self) -> dict[str, float]:
         first = self.by_length(self.rank == 1)
@@ -63,9 +71,10 @@ class Needle:
         }
 
     def summary(self) -> dict:
-        figures = {"first": self.rank == 1, "exact": self.exact, "rank": self.rank}
-        pooled = {name: self.by_length(values) for name, values in figures.items()}
-        cells = {name: self.cells(values) for name, values in figures.items() if name != "rank"}
+        figures = {"first": self.rank == 1, "exact": self.exact}
+        pooled = {name: self.by_length(right) for name, right in figures.items()}
+        pooled["rank"] = self.mean_rank()
+        cells = {name: self.cells(right) for name, right in figures.items()}
         return {
             "prompts": self.prompts,
             "prompts_hash": self.prompts_hash,
@@ -135,7 +144,7 @@ def _cells(scorer, made: Prompts, length: int, batch_size: int) -> dict[str, np.
     predicted, rank, nll = (np.empty(len(tokens), kind) for kind in (np.int64, np.int64, np.float32))
     for logits, part in in_flight(scored()):
         logits = logits[: len(part), 0]
-        predicted[part] = logits.argmax(axis=-1)
+        predicted[part] = most_likely(logits)
         rank[part] = _rank(
             np.take_along_axis(logits, candidates[part], axis=1), candidates[part] == answer[part, None]
         )

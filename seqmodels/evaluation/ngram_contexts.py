@@ -3,7 +3,7 @@
 import numpy as np
 
 from seqmodels.data.random_bits import below, permutation, random_words
-from seqmodels.evaluation.scorer import in_flight, nll_of_logits, shared_width
+from seqmodels.evaluation.scorer import finite, in_flight, nll_of_logits, shared_width
 from seqmodels.evaluation.statistics import Estimate, ratio
 from seqmodels.evaluation.windows import cut, documents, fill
 
@@ -48,7 +48,9 @@ class Contexts:
             for first in range(0, count, size):
                 yield scorer.nll(*(array[first : first + size] for array in rows)), None
 
-        return np.concatenate([values for values, _ in in_flight(scored())])[:count].astype(np.float64)
+        nll = np.concatenate([values for values, _ in in_flight(scored())])[:count].astype(np.float64)
+        finite(nll[self._segment_ids != 0], "losses of n-gram hits")
+        return nll
 
     def mean(self, values: np.ndarray, places: Places) -> Estimate:
         """Of values at places, [n] both, with its interval over documents."""
@@ -120,4 +122,4 @@ def nll_at(
     nll = np.empty(len(rising))
     for logits, part in in_flight(scored()):
         nll[part] = nll_of_logits(logits[: len(part), 0], targets[part])
-    return nll
+    return finite(nll, "losses of n-gram hits")

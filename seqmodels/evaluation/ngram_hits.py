@@ -175,14 +175,17 @@ def _matched(found: Contexts, nll: np.ndarray, of_bin: list[Places], controls: P
     sums, counts = by_token(controls, nll[controls]), by_token(controls)
     means = sums.sum(axis=0) / counts.sum(axis=0)
     drawn_means = resample_sums(sums) / np.maximum(resample_sums(counts), 1)
+    unknown = float("nan")
     estimates = []
     for places in of_bin:
         weights = by_token(places)
         drawn, whole = resample_sums(weights), weights.sum(axis=0)
+        value = float(whole @ means / whole.sum())
+        if np.count_nonzero(weights.sum(axis=1)) == 1:  # as `statistics.ratio` has it
+            estimates.append(Estimate(value, unknown, unknown))
+            continue
         with_hits = drawn.sum(axis=1) > 0
         drawn, drawn_mean = drawn[with_hits], drawn_means[with_hits]
         samples = (drawn * drawn_mean).sum(axis=1) / drawn.sum(axis=1)
-        estimates.append(
-            Estimate(float(whole @ means / whole.sum()), *map(float, percentile_interval(samples)))
-        )
+        estimates.append(Estimate(value, *map(float, percentile_interval(samples))))
     return estimates

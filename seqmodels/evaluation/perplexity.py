@@ -114,8 +114,11 @@ def stateful(
     """Perplexity with the state carried through each whole document, `window` inputs at a time.
 
     The documents are laid end to end in batch_size lanes; the segment ids say where one ends, which empties
-    the state. Attention needs batch_size caches as long as the longest document.
+    the state. Attention needs batch_size caches as long as the longest document. Raises InputError for what
+    `strided` does, and for a window below 1.
     """
+    if window < 1:
+        raise InputError(f"windows of {window} hold no token: a document is read in steps of at least 1")
     source = _checked(scorer, store, tokenizer, start_token, max_tokens)
     inputs = source.inputs
     whole = Windows(np.arange(len(inputs)), np.zeros_like(inputs), inputs, np.zeros_like(inputs))

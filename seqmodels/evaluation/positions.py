@@ -8,7 +8,7 @@ import dataclasses
 
 import numpy as np
 
-from seqmodels.evaluation.scorer import in_flight
+from seqmodels.evaluation.scorer import finite, in_flight
 from seqmodels.evaluation.statistics import percentile_interval, resample_sums
 from seqmodels.evaluation.windows import Rows, Windows, documents, fill
 
@@ -94,6 +94,7 @@ def measure(
             yield scorer.nll(*rows[:3]), len(members)
 
     nll = np.concatenate([values[:count] for values, count in in_flight(scored())]).astype(np.float64)
+    finite(nll, "losses by position")
     first, last = log_bins(length)
     means = np.add.reduceat(nll, first - 1, axis=1) / (last - first + 1)
     low, high = percentile_interval(resample_sums(means) / len(means))

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from seqmodels.data.tasks.curriculum import Curriculum
+from seqmodels.data.tasks.curriculum import measured
 from seqmodels.data.tasks.recall_at_distance import RecallAtDistance
 from seqmodels.data.tasks.task import Task
 from seqmodels.evaluation import recall_cells, recalled_bits
@@ -86,8 +86,7 @@ def measure(
     rows: of each point of a curve and each load. cell_rows: of each cell of the map; with 0 there is neither
     map nor recalled bits. A curriculum is measured as its last task.
     """
-    while isinstance(task, Curriculum):
-        task = task.tasks[-1]
+    task = measured(task)
     sweeps = task.sweeps(longest)
     plan = [
         ((sweep.name, index), Request(point.settings, rows))

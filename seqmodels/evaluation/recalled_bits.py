@@ -30,6 +30,7 @@ REFERENCE_WIDTH = 16
 _WIDEST_REFERENCE = 512
 _REFERENCE_ROWS = 64
 _REFERENCE_NUMBERS = 1_000_000
+_FEWEST_BITS = float(np.finfo(np.float32).min)
 
 
 class Load(NamedTuple):
@@ -172,14 +173,17 @@ def measure(
 def recalled(gain: np.ndarray, age: np.ndarray, pairs: int) -> tuple[Estimate, np.ndarray]:
     """R with its interval, and of resampled rows [resamples].
 
-    gain: log2 V - NLL of one pair of each row, in bits, [rows]. age: of that pair, [rows].
+    gain: log2 V - NLL of one pair of each row, in bits, [rows]; -inf of a value that was ruled out. age: of
+    that pair, [rows].
     """
+    # An infinity in rows that a resample does not draw would make it NaN.
+    gain = np.maximum(gain, _FEWEST_BITS)
     octave = octaves(age)
     sizes = np.bincount(octaves(np.arange(pairs)))
     total, samples = 0.0, np.zeros(1)
     for index, size in enumerate(sizes):
         inside = gain[octave == index]
-        total += size * max(0.0, float(inside.mean()))
+        total += size * np.maximum(0.0, inside.mean())
         means = resample_sums(inside, seed=index) / len(inside)
         samples = samples + size * np.maximum(0.0, means)
     return around(total, samples), samples

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from seqmodels.evaluation.memory_rows import MemoryRows
-from seqmodels.evaluation.scorer import in_flight
+from seqmodels.evaluation.scorer import finite, in_flight
 from seqmodels.evaluation.statistics import Estimate, around, horizon50, ratio, resample_sums
 
 _LN2 = float(np.log(2.0))
@@ -96,7 +96,7 @@ def _log_probabilities(scorer, rows, tokens, batch_size):
             yield scorer.logits(*arrays), min(batch_size, count - first)
 
     logits = np.concatenate([part[:kept, 0] for part, kept in in_flight(batches())]).astype(np.float64)
-    logits -= logits.max(axis=-1, keepdims=True)
+    logits -= finite(logits.max(axis=-1, keepdims=True), "logits")
     return logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
 
 

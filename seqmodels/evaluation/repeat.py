@@ -10,7 +10,13 @@ import dataclasses
 
 import numpy as np
 
-from seqmodels.evaluation.scorer import in_flight, nll_of_logits, shared_width
+from seqmodels.evaluation.scorer import (
+    finite,
+    in_flight,
+    most_likely,
+    nll_of_logits,
+    shared_width,
+)
 from seqmodels.evaluation.statistics import (
     Estimate,
     around,
@@ -18,6 +24,7 @@ from seqmodels.evaluation.statistics import (
     percentile_interval,
     ratio,
     resample_sums,
+    share,
 )
 
 _LN2 = float(np.log(2.0))
@@ -28,8 +35,8 @@ class Repeat:
     """Per distance [distances] and position in the copy [distances, passage_length]; gains in bits a token.
 
     The distance is that from a token of the second copy to the same token of the first. horizon50: the one
-    at which the gain falls through half of that at the shortest; 0 where there is none even there, infinite
-    where it never does. Intervals resample passages.
+    at which the gain falls through half of that at the shortest; 0 where that one's interval is not above 0,
+    infinite where the gain never falls so far. Intervals resample passages.
     """
 
     passages: int
@@ -102,20 +109,23 @@ def measure(
     gain = (nll[1] - nll[0]) / _LN2
     low, high = percentile_interval(resample_sums(np.moveaxis(gain, 1, 0)) / passages)
     lengths = np.full(passages, passage_length)
+    gains = [ratio(values.sum(axis=1), lengths) for values in gain]
+    # Half of a gain that is none but noise is reached at any distance.
+    recalls = gains[0].low > 0
     return Repeat(
         passages=passages,
         passage_length=passage_length,
         distances=np.array(distances),
-        gain=[ratio(values.sum(axis=1), lengths) for values in gain],
+        gain=gains,
         horizon50=around(
-            _horizon(distances, gain.sum(axis=(1, 2))),
+            _horizon(distances, gain.sum(axis=(1, 2))) if recalls else 0.0,
             np.array([_horizon(distances, sample) for sample in resample_sums(gain.sum(axis=2).T)]),
         ),
         gain_by_position=gain.mean(axis=1),
         gain_by_position_low=low,
         gain_by_position_high=high,
-        accuracy=[ratio(values.sum(axis=1), lengths) for values in right[0]],
-        control_accuracy=[ratio(values.sum(axis=1), lengths) for values in right[1]],
+        accuracy=[share(values.sum(axis=1), lengths) for values in right[0]],
+        control_accuracy=[share(values.sum(axis=1), lengths) for values in right[1]],
         training_length=training_length,
     )
 
@@ -163,6 +173,6 @@ class _Passages:
         nll, right = [], []
         for values, targets in in_flight(logits()):
             values = values[: len(targets)]
-            nll.append(nll_of_logits(values, targets))
-            right.append(values.argmax(axis=-1) == targets)
+            nll.append(finite(nll_of_logits(values, targets), "losses of the repeat probe"))
+            right.append(most_likely(values) == targets)
         return np.concatenate(nll), np.concatenate(right)

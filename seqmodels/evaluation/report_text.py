@@ -21,7 +21,7 @@ def ngram_hits(result: NgramHits) -> list[Row]:
 
 def needle(result: Needle) -> list[Row]:
     """(figure, value, 95 % interval, control and counts) of each length, all depths together."""
-    figures = (result.by_length(values) for values in (result.rank == 1, result.rank, result.exact))
+    figures = result.by_length(result.rank == 1), result.mean_rank(), result.by_length(result.exact)
     return [
         (
             f"needle first in {length}",

@@ -10,6 +10,8 @@ from typing import Protocol
 import jax
 import numpy as np
 
+from seqmodels.errors import NonFiniteError
+
 
 class Scorer(Protocol):
     """Answers for a batch of rows, int32 [B, T] each; segment 0 is padding.
@@ -42,9 +44,32 @@ def in_flight(results: Iterable) -> Iterator:
         yield jax.device_get(waiting[0]), waiting[1]
 
 
+def finite(values: np.ndarray, what: str) -> np.ndarray:
+    """The values; raises NonFiniteError, which names `what` they are, where one is NaN or infinite.
+
+    A figure of them could look like any other: NaN is the largest of logits, and no comparison holds of it.
+    """
+    if not np.isfinite(values).all():
+        raise NonFiniteError(f"the evaluation's {what} are not finite (NaN or infinite)")
+    return values
+
+
+def most_likely(logits: np.ndarray) -> np.ndarray:
+    """The ids [...] of the largest logits [..., vocab].
+
+    Raises NonFiniteError where the largest is NaN or infinite; single logits may be -inf.
+    """
+    ids = logits.argmax(axis=-1)
+    finite(np.take_along_axis(logits, ids[..., None], axis=-1), "logits")
+    return ids
+
+
 def nll_of_logits(logits: np.ndarray, targets: np.ndarray) -> np.ndarray:
-    """-ln p(target) [...] float32 from logits [..., vocab] float32."""
-    highest = logits.max(axis=-1)
+    """-ln p(target) [...] float32 from logits [..., vocab] float32; infinite where the target's is -inf.
+
+    Raises NonFiniteError as `most_likely` does.
+    """
+    highest = finite(logits.max(axis=-1), "logits")
     log_sum = highest + np.log(np.exp(logits - highest[..., None]).sum(axis=-1))
     return log_sum - np.take_along_axis(logits, targets[..., None], axis=-1)[..., 0]
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from seqmodels.evaluation.intervention_effects import DEPENDS, Effect, batches, effect, last_position
 from seqmodels.evaluation.row_interventions import Rows, other_values
-from seqmodels.evaluation.scorer import in_flight
+from seqmodels.evaluation.scorer import in_flight, most_likely
 
 BITS = (8, 4, 2, 1)
 _LAYER = "layer "
@@ -90,7 +90,7 @@ def _said_from_states(scorer, rows: Rows, other: np.ndarray, batch_size: int) ->
             )
 
     parts = [
-        {name: logits[:count, 0].argmax(axis=-1) for name, logits in batch.items()}
+        {name: most_likely(logits[:count, 0]) for name, logits in batch.items()}
         for batch, count in in_flight(scored())
     ]
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}

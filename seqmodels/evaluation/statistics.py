@@ -17,7 +17,7 @@ _Z95 = 1.959963984540054
 
 
 class Estimate(NamedTuple):
-    """A figure with the bounds of its 95 % interval."""
+    """A figure with the bounds of its 95 % interval; they are NaN where that is not known."""
 
     value: float
     low: float
@@ -28,9 +28,10 @@ class Estimate(NamedTuple):
         return Estimate(*(float(number * factor) for number in self))
 
     def shown(self, digits: int) -> tuple[str, str]:
-        """The figure, and "LOW to HIGH", with so many digits behind the point."""
+        """The figure, and "LOW to HIGH" or that they are not known, with so many digits behind the point."""
         value, low, high = (f"{number:.{digits}f}" for number in self)
-        return value, f"{low} to {high}"
+        known = np.isfinite(self.low) and np.isfinite(self.high)
+        return value, f"{low} to {high}" if known else "interval not known"
 
 
 def wilson(successes: int, trials: int) -> Estimate:
@@ -41,7 +42,10 @@ def wilson(successes: int, trials: int) -> Estimate:
     centre = (proportion + square / (2 * trials)) / (1 + square / trials)
     spread = np.sqrt(proportion * (1 - proportion) / trials + square / (4 * trials**2))
     half = _Z95 / (1 + square / trials) * spread
-    return Estimate(proportion, float(max(0.0, centre - half)), float(min(1.0, centre + half)))
+    # At the ends centre and half are 0 or 1 together, but not when rounded.
+    low = 0.0 if successes == 0 else float(centre - half)
+    high = 1.0 if successes == trials else float(centre + half)
+    return Estimate(proportion, low, high)
 
 
 def resample_sums(values: np.ndarray, *, seed: int = 0, resamples: int = RESAMPLES) -> np.ndarray:
@@ -90,6 +94,12 @@ def resample_shares(
     return shares
 
 
+def share(right: np.ndarray, asked: np.ndarray) -> Estimate:
+    """sum(right) / sum(asked) over units [units] with the interval of `resample_shares`."""
+    samples = resample_shares(right[:, None], asked[:, None])[:, 0]
+    return around(right.sum() / asked.sum(), samples)
+
+
 def around(value: float, samples: np.ndarray) -> Estimate:
     """A figure with the percentile interval of its samples, widened to hold the figure itself.
 
@@ -108,15 +118,20 @@ def percentile_interval(samples: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def ratio(numerators: np.ndarray, denominators: np.ndarray, *, seed: int = 0) -> Estimate:
-    """sum(numerators) / sum(denominators) over units [units] with its bootstrap interval over units."""
+    """sum(numerators) / sum(denominators) over units [units] with its bootstrap interval over units.
+
+    Of one unit that counts the interval is not known: whatever is drawn is that unit again.
+    """
     pair = np.stack([np.asarray(numerators, np.float64), np.asarray(denominators, np.float64)], axis=-1)
     if pair.shape[0] == 0 or pair[:, 1].sum() == 0:
         return Estimate(float("nan"), float("nan"), float("nan"))
+    value = float(pair[:, 0].sum() / pair[:, 1].sum())
+    if np.count_nonzero(pair[:, 1]) == 1:
+        return Estimate(value, float("nan"), float("nan"))
     sums = resample_sums(pair, seed=seed)
     kept = sums[sums[:, 1] > 0]
     low, high = percentile_interval(kept[:, 0] / kept[:, 1])
-    total = pair.sum(axis=0)
-    return Estimate(float(total[0] / total[1]), float(low), float(high))
+    return Estimate(value, float(low), float(high))
 
 
 def paired_difference(

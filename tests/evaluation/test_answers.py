@@ -18,7 +18,19 @@ def test_kinds_of_answers():
     judged = judge(logits, answer, np.array([[8, 7, 8, -1]]), range(6, 10))
     kinds = [ANSWER_KINDS[kind] for kind in judged["kind"][0]]
     assert kinds == ["right", "another value of the row", "a value not in the row", "no value"]
-    np.testing.assert_array_equal(judged["rank"], [[1, 2, 1, 1]])
+    np.testing.assert_array_equal(judged["rank"], [[1, 2, 1.5, 1.5]])
+
+
+def test_equal_logits_share_their_ranks():
+    """A model that knows nothing would rank every answer first; it is at chance, and a perfect one at 1."""
+    in_row, answer = np.array([[8, 7, 8, 6, -1]]), np.array([[7, 7, 7, 9]])
+    logits = np.zeros((1, 4, 10), np.float32)
+    logits[0, 1, 7] = 1.0
+    logits[0, 2, 6] = 1.0
+    judged = judge(logits, answer, in_row, range(6, 10))
+    # Three values: all alike; the answer alone on top; second and third alike. An answer from outside the
+    # row stands among them.
+    np.testing.assert_array_equal(judged["rank"], [[2, 1, 2.5, 2.5]])
 
 
 def test_a_stale_answer_is_no_binding_error():

@@ -137,6 +137,13 @@ def test_figures_of_other_suites_are_of_one_length():
     assert none[-2:] == ["-", "-"]
 
 
+def test_an_interval_that_is_not_known_is_said_so():
+    """Of one document eval.py writes null: inf to inf would look like a figure."""
+    alone = {"perplexity": {"bits_per_byte": {"value": 1.7, "low": None, "high": None}}}
+    header, line = figures_table([compared("alone", alone)])
+    assert dict(zip(header, line, strict=True))["bits/byte"] == "1.700 (interval not known)"
+
+
 def test_the_cache_beside_the_runs(tmp_path):
     """A cache with room for the pair and all behind it recalls it, and no pair further back."""
     right = np.ones((ROWS, len(AT), 1), bool)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
+from seqmodels.data.tasks.curriculum import Curriculum
 from seqmodels.data.tasks.parity import Parity
 from seqmodels.data.tasks.recall_at_distance import RecallAtDistance
 from seqmodels.errors import InputError
@@ -135,6 +136,17 @@ def test_tasks_that_cannot_express_it_are_refused_by_name_and_left_out_by_defaul
     said = []
     assert suites.expressible(("recall", "interventions"), task, said.append) == ("recall",)
     assert len(said) == 1
+
+
+def test_a_curriculum_is_measured_as_its_last_task():
+    """Its rows are of that task, with all that they can be asked."""
+    easy = RecallAtDistance(pairs=1, queries_per_row=3, keys=10, values=32, filler_tokens=8)
+    stages = Curriculum(tasks=(easy, TASK), rows=9)
+    nested = Curriculum(tasks=(easy, stages), rows=9)
+    assert suites.expressible(("interventions",), nested, print) == ("interventions",)
+    sizes = {"longest": 64, "batch_size": 8, "rows": 8}
+    alone = interventions.measure(PerfectMemory(TASK), TASK, **sizes)
+    assert interventions.measure(PerfectMemory(TASK), stages, **sizes).summary() == alone.summary()
 
 
 def test_rows_that_do_not_fit_are_refused():

@@ -55,10 +55,22 @@ def test_copier_flips_exactly_behind_its_window(window):
 def test_knowing_nothing_is_chance():
     """Ties must not count as right: 1 of 16, and a mean rank of 8.5."""
     result = measure(uniform(VOCABULARY + 1), prompts=256)
-    for first, rank in zip(result.by_length(result.rank == 1), result.by_length(result.rank), strict=True):
+    for first, rank in zip(result.by_length(result.rank == 1), result.mean_rank(), strict=True):
         assert first.low <= 1 / 16 <= first.high
         assert rank.low <= 8.5 <= rank.high
     np.testing.assert_allclose(result.table["nll_bits"], np.log2(VOCABULARY + 1), rtol=1e-6)
+
+
+def test_none_and_all_are_not_certain():
+    """Of 32 prompts without a needle found, or with each found, some percent may be otherwise."""
+    all_found, none_found = measure(KeyCopier()), measure(KeyCopier(window=0))
+    for found, value in ((all_found, 1.0), (none_found, 0.0)):
+        for exact in found.by_length(found.exact):
+            assert exact.value == value
+            assert 0.05 < exact.high - exact.low < 0.1
+    for rank in all_found.mean_rank():
+        assert (rank.value, rank.low) == (1.0, 1.0)
+        assert 1.5 < rank.high < 2.5
 
 
 def test_prompts_by_part():

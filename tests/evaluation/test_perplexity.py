@@ -1,10 +1,12 @@
 """Perplexity scores every text token once, in its own context, whatever the window, batch or order."""
 
+import json
+
 import numpy as np
 import pytest
 
 from seqmodels.errors import InputError, NonFiniteError
-from seqmodels.evaluation import perplexity
+from seqmodels.evaluation import artifacts, perplexity, report
 from tests.evaluation.oracles import ContextFree, ContextLength, Ids, PreviousToken, Store, uniform
 
 STREAM = [0, 0, 0, 0, 0, 1, 1, 1, 2, 3]
@@ -170,12 +172,27 @@ def test_interval_resamples_documents():
     assert again == result
 
 
+def test_one_document_has_no_interval():
+    """1.7 (1.7 to 1.7) would be certainty, of one text that says nothing of the next; JSON has no NaN."""
+    result = perplexity.disjoint(STUB_4, Store([STREAM]), Ids(4), window=16, batch_size=1)
+    for figure in (result.nll, result.perplexity, result.bits_per_byte):
+        assert np.isfinite(figure.value)
+        assert np.isnan([figure.low, figure.high]).all()
+    written = json.loads(json.dumps(artifacts._finite(result.summary()), allow_nan=False))
+    assert written["bits_per_byte"] == {"value": result.bits_per_byte.value, "low": None, "high": None}
+    table = report.rows({"perplexity": result}, None)
+    assert [interval for _, _, interval, _ in table] == ["interval not known"] * 2
+
+
 def test_what_cannot_be_scored_is_refused():
     """An empty split, an id outside the vocabulary, a diverged model: a sentence each, and no figure."""
     with pytest.raises(InputError, match="no token to score"):
         perplexity.disjoint(STUB_4, Store([[]]), Ids(4), window=4, batch_size=1)
     with pytest.raises(InputError, match="token id 9"):
         perplexity.disjoint(STUB_4, Store([[1, 9]]), Ids(4), window=4, batch_size=1)
+    for protocol in (perplexity.disjoint, perplexity.stateful):
+        with pytest.raises(InputError, match="windows of 0"):
+            protocol(STUB_4, Store([STREAM]), Ids(4), window=0, batch_size=1)
     broken = uniform(5)
     broken.nll = lambda tokens, segment_ids, targets: np.full(tokens.shape, np.nan, np.float32)
     with pytest.raises(NonFiniteError):

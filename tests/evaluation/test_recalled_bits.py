@@ -58,6 +58,16 @@ def test_bits_of_a_known_mixture():
     assert samples.std() == pytest.approx(2 * 1.0 / 10, rel=0.15)
 
 
+def test_a_value_that_is_ruled_out_costs_its_octave_alone():
+    """Its infinity of bits leaves the octave without any, and no resample as a NaN."""
+    age = np.array([0, 1] * 50)
+    gain = np.where(age == 0, 4.0, 3.0)
+    gain[1] = -np.inf
+    estimate, samples = recalled_bits.recalled(gain, age, 2)
+    assert estimate == pytest.approx((4.0, 4.0, 7.0))
+    assert np.isfinite(samples).all()
+
+
 def test_octaves():
     """0, 1, 2-3, 4-7, ...; an age in a neighbour's octave would be weighed by the wrong number of pairs."""
     assert recalled_bits.octaves(np.array([0, 1, 2, 3, 4, 7, 8, 63, 64])).tolist() == [

@@ -13,6 +13,15 @@ def test_wilson_known_values():
     assert statistics.wilson(20, 20).low == pytest.approx(1 - 0.1611, abs=5e-5)
 
 
+def test_a_share_of_nothing_or_all_lies_in_its_own_interval():
+    """Rounding would leave 1 above its upper bound, and 0 below its lower one."""
+    for trials in (*range(1, 600), 10_000):
+        assert statistics.wilson(0, trials).low == 0.0
+        assert statistics.wilson(trials, trials).high == 1.0
+        assert statistics.wilson(1, trials).low > 0
+        assert statistics.wilson(trials - 1, trials).high < 1
+
+
 def test_bootstrap_width_is_that_of_the_units():
     """Of a mean over n units the interval is about 2 * 1.96 standard errors wide, and it repeats exactly."""
     values = np.random.default_rng(0).normal(3.0, 2.0, 400)
@@ -25,6 +34,15 @@ def test_bootstrap_width_is_that_of_the_units():
 def test_bootstrap_weights_units_by_their_denominator():
     """A long document counts by its tokens; a mean of per-document means would be 2."""
     assert statistics.ratio(np.array([9.0, 3.0]), np.array([9, 1])).value == pytest.approx(1.2)
+
+
+def test_one_unit_has_no_interval():
+    """Drawn a thousand times it is always the same, which is no certainty but no knowledge."""
+    for numerators, denominators in (([3.0], [2]), ([3.0, 0.0], [2, 0])):
+        estimate = statistics.ratio(np.array(numerators), np.array(denominators))
+        assert estimate.value == 1.5
+        assert np.isnan(estimate[1:]).all()
+        assert estimate.shown(2) == ("1.50", "interval not known")
 
 
 def test_resampled_sums_draw_as_many_units_as_there_are():

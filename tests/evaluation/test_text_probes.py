@@ -72,6 +72,24 @@ def test_repeat_gain_ends_at_the_copiers_window():
         assert gain.value == pytest.approx(7 / 8 * np.log2(51), abs=1e-3)
     for gain in far:
         assert gain.value == pytest.approx(0, abs=1e-3)
+    # 24 passages whose copy is always read right, but for its first token, and controls that never are.
+    for accuracy in result.accuracy[:2]:
+        assert accuracy.high - accuracy.low > 0.05
+    assert result.horizon50 == pytest.approx([16 * 2**0.5] * 3, rel=1e-3)
+
+
+def test_no_reach_from_rounding_noise():
+    """Half of a gain of a millionth of a bit would be reached at some distance, or never fallen below."""
+    random = np.random.default_rng(1)  # a gain that happens to be positive
+
+    class Rounding(ContextFree):
+        def logits(self, tokens, segment_ids, positions):
+            exact = super().logits(tokens, segment_ids, positions)
+            return exact + random.normal(0, 1e-5, exact.shape).astype(np.float32)
+
+    result = probe(Rounding(np.full(VOCABULARY + 1, 1 / (VOCABULARY + 1))))
+    assert result.gain[0].low < 0 < result.gain[0].value < 1e-5
+    assert result.horizon50.value == 0
 
 
 def test_repeat_is_the_same_whatever_the_batch():

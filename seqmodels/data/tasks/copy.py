@@ -32,7 +32,7 @@ class Copy(Task):
         self.value_ids = range(1, 1 + values)
         self.vocab_size = 1 + values
         self.settings = {"items": numbers(items), "values": values}
-        check_least("Copy", values=values)
+        check_least("Copy", 2, values=values)  # one alone has no bit to recall
         self.row_tokens()
 
     @property

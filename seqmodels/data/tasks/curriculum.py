@@ -82,3 +82,10 @@ class Curriculum(Task):
                 part = draw._replace(first=first, count=last - first)
                 parts.append(task._make(part, row_length, task.settings))
         return join(parts, self._queries)
+
+
+def measured(task: Task) -> Task:
+    """The task that an evaluation asks for: of a curriculum the last one, which may be a curriculum too."""
+    while isinstance(task, Curriculum):
+        task = task.tasks[-1]
+    return task

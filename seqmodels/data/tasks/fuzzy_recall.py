@@ -75,7 +75,8 @@ class FuzzyRecall(Task):
             "values": values,
             "filler_tokens": filler_tokens,
         }
-        check_least("FuzzyRecall", queries_per_row=queries_per_row, keys=keys, values=values)
+        check_least("FuzzyRecall", queries_per_row=queries_per_row, keys=keys)
+        check_least("FuzzyRecall", 2, values=values)  # one alone has no bit to recall
         check_least("FuzzyRecall", 0, filler_tokens=filler_tokens)
         self.row_tokens()
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from seqmodels.errors import InputError
 
-_LARGEST = {"Z": 1000, "S": 5, "A": 5}
+_SIZES = {"Z": (2, 1000), "S": (2, 5), "A": (3, 5)}  # one element alone has no bit to follow
 
 
 class Group(NamedTuple):
@@ -26,12 +26,13 @@ def group_of(name: str) -> Group:
     `product[a, b]` is a after b: it takes x to a(b(x)). Elements are in lexicographic order.
 
     Raises:
-        InputError: another name, or a group too large for a table.
+        InputError: another name, a group of one element, or one too large for a table.
     """
     found = re.fullmatch(r"([ZSA])([0-9]{1,4})", name)
-    if not found or not 1 <= int(found[2]) <= _LARGEST[found[1]]:
-        raise InputError(f"there is no group {name!r}: groups are Z1 to Z1000, S1 to S5 and A1 to A5.")
-    kind, n = found[1], int(found[2])
+    kind, n = (found[1], int(found[2])) if found else ("Z", 0)
+    least, most = _SIZES[kind]
+    if not least <= n <= most:
+        raise InputError(f"there is no group {name!r}: groups are Z2 to Z1000, S2 to S5 and A3 to A5.")
     if kind == "Z":
         numbers = np.arange(n)
         rotations = (numbers[:, None] + numbers) % n

@@ -92,7 +92,8 @@ class RecallAtDistance(Task):
             "read_twice": read_twice,
             "noisy": float(noisy),
         }
-        check_least("RecallAtDistance", queries_per_row=queries_per_row, keys=keys, values=values)
+        check_least("RecallAtDistance", queries_per_row=queries_per_row, keys=keys)
+        check_least("RecallAtDistance", 2, values=values)  # one alone has no bit to recall
         check_least("RecallAtDistance", 0, filler_tokens=filler_tokens)
         self.row_tokens()
 
@@ -157,11 +158,6 @@ class RecallAtDistance(Task):
             raise InputError(f"RecallAtDistance.rebind = {rebind} should be a fraction from 0 to 1.")
         if not 0 <= noisy < 1:
             raise InputError(f"RecallAtDistance.noisy = {noisy} should be a fraction from 0 to below 1.")
-        if rebind and self.values < 2:
-            raise InputError(
-                f"RecallAtDistance.rebind = {rebind} with values = {self.values}: a key that is written "
-                "again needs another value."
-            )
         if noisy and self.filler_tokens < 1:
             raise InputError(
                 f"RecallAtDistance.noisy = {noisy} with filler_tokens = 0: noise comes from the fillers."

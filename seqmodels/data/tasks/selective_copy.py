@@ -39,7 +39,8 @@ class SelectiveCopy(Task):
             "values": values,
             "filler_tokens": filler_tokens,
         }
-        check_least("SelectiveCopy", values=values, filler_tokens=filler_tokens)
+        check_least("SelectiveCopy", filler_tokens=filler_tokens)
+        check_least("SelectiveCopy", 2, values=values)  # one alone has no bit to recall
         self.row_tokens()
 
     @property

@@ -112,6 +112,8 @@ def test_the_ngram_occurs_exactly_once_before(settings):
         (Induction, {"length": 23}, "length = 23 should be at least 24"),
         (Induction, {"special": False, "tokens": 8}, "cues = 8 should be fewer than tokens = 8"),
         (Induction, {"tokens": 1}, "tokens = 1 should be at least 2"),
+        (Copy, {"values": 1}, "values = 1 should be at least 2"),
+        (SelectiveCopy, {"values": 1}, "values = 1 should be at least 2"),
         (NgramLookup, {"queries_per_row": 20}, "queries_per_row = 20 should be at most half of the 38"),
         (NgramLookup, {"letters": 12}, "make 144 n-grams, and length = 40 needs 160"),
         (NgramLookup, {"n": 20, "queries_per_row": 2}, "too long to be counted"),

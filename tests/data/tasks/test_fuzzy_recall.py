@@ -84,6 +84,7 @@ def test_one_token_each_is_the_distance_of_plain_recall():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
+        ({"values": 1}, "values = 1 should be at least 2"),
         ({"pairs": 33}, r"pairs = \(33,\) should be at most keys \*\* 1 = 32"),
         ({"key_lengths": ()}, r"key_lengths = \(\) holds no number"),
         ({"value_lengths": 0}, "value_lengths"),

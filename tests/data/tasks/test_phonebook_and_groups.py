@@ -109,7 +109,8 @@ def test_the_last_position_alone_is_the_whole_word():
     ("task", "settings", "message"),
     [
         (GroupWords, {"group": "S6"}, "there is no group 'S6'"),
-        (GroupWords, {"group": "Q8"}, "groups are Z1 to Z1000, S1 to S5 and A1 to A5"),
+        (GroupWords, {"group": "Q8"}, "groups are Z2 to Z1000, S2 to S5 and A3 to A5"),
+        *((GroupWords, {"group": group}, f"there is no group '{group}'") for group in ("Z1", "S1", "A2")),
         (GroupWords, {"length": 0}, "GroupWords.length"),
         (Parity, {"length": ()}, r"Parity.length = \(\) holds no number"),
         (Phonebook, {"entries": 4}, "should be at least 5"),

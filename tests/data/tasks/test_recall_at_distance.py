@@ -168,7 +168,7 @@ def test_the_defaults_are_those_of_the_documented_task():
         ({"fillers": 3, "filler_tokens": 0}, "alphabet"),
         ({"fillers": -1}, "at least 0"),
         ({"queries_per_row": 0}, "queries_per_row = 0 should be at least 1"),
-        ({"values": 0}, "values = 0"),
+        ({"values": 1}, "values = 1 should be at least 2"),
         ({"pairs": ()}, r"pairs = \(\) holds no number"),
     ],
 )

@@ -117,7 +117,6 @@ def test_settings_may_be_switched_on_for_an_evaluation():
     [
         ({"rebind": 1.5}, "rebind = 1.5 should be a fraction from 0 to 1"),
         ({"noisy": 1.0}, "noisy = 1.0 should be a fraction from 0 to below 1"),
-        ({"rebind": 0.5, "values": 1}, "another value"),
         ({"noisy": 0.5, "filler_tokens": 0, "fillers": 0}, "noise comes from the fillers"),
     ],
 )
