@@ -11,15 +11,24 @@ def as_arrays(*arguments: Any) -> tuple[Any, ...]:
     return jax.tree.map(jnp.asarray, arguments)
 
 
+def require_array(op_name: str, name: str, array: Any, letters: str) -> None:
+    """Raise ValueError where `array` is None, a list or a tuple; `letters` names its axes: "[B, T, H, K]"."""
+    if not hasattr(array, "shape"):
+        got = "None" if array is None else f"a {type(array).__name__}"
+        raise ValueError(f"{op_name}: {name} is {got}, expected an array {letters}.")
+
+
 def require_shape(op_name: str, name: str, array: jax.Array, letters: str, shape: tuple[int, ...]) -> None:
-    """Raise ValueError unless `array` has `shape`; `letters` names its axes, as in "[B, T, H, K]"."""
+    """Raise ValueError unless `array` has `shape`; `letters` names its axes."""
+    require_array(op_name, name, array, letters)
     if tuple(array.shape) != tuple(shape):
         got, want = tuple(array.shape), tuple(shape)
         raise ValueError(f"{op_name}: {name} has shape {got}, expected {letters} = {want}.")
 
 
 def require_rank(op_name: str, name: str, array: jax.Array, letters: str) -> None:
-    """Raise ValueError unless `array` has as many axes as `letters` and at least one token on axis 1."""
+    """Raise ValueError unless `array` has as many axes as `letters`, and at least one token on axis 1."""
+    require_array(op_name, name, array, letters)
     rank = letters.count(",") + 1
     if array.ndim != rank or array.shape[1] < 1:
         raise ValueError(f"{op_name}: {name} has shape {tuple(array.shape)}, expected {letters} with T >= 1.")

@@ -116,6 +116,9 @@ def _check(q, k, v, log_decay, normalize, initial_state, segment_ids, method, ch
     require_chunk_size(op, "chunk_size", chunk_size)
     require_log_decay(op, log_decay, (batch, length, heads, width))
     if initial_state is not None:
+        if not isinstance(initial_state, LinearAttentionState):
+            got = "an array" if isinstance(initial_state, jax.Array) else f"a {type(initial_state).__name__}"
+            raise ValueError(f"{op}: initial_state is {got}, expected LinearAttentionState(kv, key_sum).")
         kv, key_sum = initial_state
         require_shape(op, "initial_state.kv", kv, "[B, H, K, V]", (batch, heads, width, v.shape[-1]))
         if (key_sum is not None) != normalize:
