@@ -4,6 +4,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 
 def as_arrays(*arguments: Any) -> tuple[Any, ...]:
@@ -47,3 +48,20 @@ def require_chunk_size(op_name: str, name: str, size: int) -> None:
     """Raise ValueError unless `size` is at least 1."""
     if size < 1:
         raise ValueError(f"{op_name}: {name} is {size}, expected at least 1.")
+
+
+def require_scale(op_name: str, scale: Any) -> None:
+    """Raise ValueError unless `scale` is None or one number, traced or not."""
+    if scale is not None and np.shape(scale) != ():
+        raise ValueError(f"{op_name}: scale has shape {np.shape(scale)}, expected one number.")
+
+
+def scaled(q: jax.Array, scale: Any, dtype: Any) -> tuple[jax.Array, float]:
+    """(q, scale), the scale a Python number, None being K**-0.5.
+
+    An array, which may be traced, is multiplied into q in `dtype`: the bodies of scans with a gradient of
+    their own close over no array.
+    """
+    if isinstance(scale, jax.Array):
+        return q.astype(dtype) * scale.astype(dtype), 1.0
+    return q, q.shape[-1] ** -0.5 if scale is None else float(scale)

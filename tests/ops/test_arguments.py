@@ -1,8 +1,10 @@
-"""What is no array where an op needs one: refused by one sentence that names the argument."""
+"""Arguments that are no array where an op needs one, and the scale, a number or an array of one."""
 
 import inspect
 
+import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 from seqmodels.ops import (
@@ -13,10 +15,13 @@ from seqmodels.ops import (
     linear_attention,
     softmax_attention,
 )
+from seqmodels.ops.delta_rule import METHODS as delta_rule_methods
 from seqmodels.ops.diagonal_state_space import diagonal_state_space
+from seqmodels.ops.dplr import METHODS as dplr_methods
+from seqmodels.ops.linear_attention import METHODS as linear_attention_methods
 from seqmodels.ops.long_convolution import long_convolution
 
-ROW = jnp.ones((2, 3, 1, 4))
+ROW = jnp.asarray(np.random.default_rng(0).uniform(0, 1, (2, 3, 1, 4)), jnp.float32)
 STATE = jnp.ones((2, 1, 4, 4))
 IDS = jnp.ones((2, 3), jnp.int32)
 QKV = {"q": ROW, "k": ROW, "v": ROW, "segment_ids": IDS}
@@ -78,3 +83,31 @@ def test_an_array_for_a_state_of_linear_attention(batch):
     assert refusal(linear_attention, **given) == (
         "linear_attention: initial_state is an array, expected LinearAttentionState(kv, key_sum)."
     )
+
+
+LINEAR = {
+    linear_attention: linear_attention_methods,
+    delta_rule: delta_rule_methods,
+    dplr: dplr_methods,
+}
+
+
+@pytest.mark.parametrize(("op", "method"), [(op, method) for op in LINEAR for method in LINEAR[op]])
+def test_a_traced_scale_is_the_number(op, method):
+    """A learned one, say; wrong too if a form with a gradient of its own gives it none."""
+    given = {**OPS[op], "method": method, "chunk_size": 2}
+    if method == "parallel":
+        given["log_decay"] = None
+
+    def total(scale):
+        return (op(**given, scale=scale)[0] ** 2).sum()
+
+    value, slope = jax.jit(jax.value_and_grad(total))(0.3)
+    np.testing.assert_allclose(value, jax.jit(lambda: total(0.3))(), rtol=1e-5)
+    np.testing.assert_allclose(slope, 2 * value / 0.3, rtol=1e-5)
+
+
+@pytest.mark.parametrize("op", [*LINEAR, softmax_attention])
+def test_more_than_one_scale(op):
+    """Wrong if it is broadcast over some axis in silence."""
+    assert refusal(op, scale=jnp.ones(4)) == f"{op.__name__}: scale has shape (4,), expected one number."
