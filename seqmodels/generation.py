@@ -7,6 +7,7 @@ on.
 
 from collections.abc import Iterator
 from functools import partial
+from numbers import Integral, Real
 from typing import NamedTuple
 
 import jax
@@ -36,7 +37,8 @@ class Sampling(NamedTuple):
     """How the next token is drawn; hashable, since each way compiles to another program.
 
     temperature: 0 takes the most likely token. top_k: only among the k most likely. top_p: only among the
-    most likely that together reach this probability (Holtzman et al. 2020). vocab_size: only ids below it.
+    most likely that together reach this probability (Holtzman et al. 2020). Of tokens that are equally
+    likely the lower ids come first. vocab_size: only ids below it.
     """
 
     temperature: float = 1.0
@@ -46,14 +48,21 @@ class Sampling(NamedTuple):
 
     def check(self) -> None:
         """Raises InputError for settings that have no meaning."""
-        if not 0 <= self.temperature < float("inf"):
+        if not isinstance(self.temperature, Real) or not 0 <= self.temperature < float("inf"):
             raise InputError(
-                f"temperature is {self.temperature}; it must be 0 (the most likely token) or above."
+                f"temperature is {self.temperature!r}; it must be 0 (the most likely token) or above."
             )
-        if self.top_k is not None and self.top_k < 1:
-            raise InputError(f"top_k is {self.top_k}; it must be at least 1, or left out for all tokens.")
-        if self.top_p is not None and not 0 < self.top_p <= 1:
-            raise InputError(f"top_p is {self.top_p}; it must be above 0 and at most 1.")
+        if self.top_k is not None and not (_is_whole(self.top_k) and self.top_k >= 1):
+            raise InputError(
+                f"top_k is {self.top_k!r}; it must be a whole number from 1, or left out for all tokens."
+            )
+        if self.top_p is not None and not (isinstance(self.top_p, Real) and 0 < self.top_p <= 1):
+            raise InputError(f"top_p is {self.top_p!r}; it must be above 0 and at most 1.")
+
+
+def _is_whole(value) -> bool:
+    """Whether it is an integer, Python's or numpy's; True and False are none."""
+    return isinstance(value, Integral) and not isinstance(value, bool)
 
 
 def generate(
@@ -76,7 +85,7 @@ def generate(
     the model's is larger: ids beyond it are never drawn. Sampling: see `Sampling`. Raises InputError for
     settings or prompts that cannot be, before compiling anything.
     """
-    sampling = Sampling(float(temperature), top_k, top_p, vocab_size)
+    sampling = Sampling(temperature, top_k, top_p, vocab_size)
     seeds = list(range(len(prompts))) if seeds is None else seeds
     tokens, segment_ids, capacity = _prepare(
         graphdef, params, prompts, sampling, max_new_tokens, seeds, end_id
@@ -114,7 +123,7 @@ def stream(
     vocab_size: int | None = None,
 ) -> Iterator[int]:
     """The tokens of `generate` for one prompt, as they are drawn; end_id ends them and is not given."""
-    sampling = Sampling(float(temperature), top_k, top_p, vocab_size)
+    sampling = Sampling(temperature, top_k, top_p, vocab_size)
     prepared = _prepare(graphdef, params, [prompt], sampling, max_new_tokens, [seed], end_id)
 
     def draw():
@@ -136,32 +145,24 @@ def _prepare(graphdef, params, prompts, sampling: Sampling, max_new_tokens: int,
     """(tokens, segment_ids [B, P] padded on the left, cache capacity), after all that can be checked was."""
     sampling.check()
     model = nnx.merge(graphdef, params)
-    if max_new_tokens < 1:
-        raise InputError(f"max_new_tokens is {max_new_tokens}; it must be at least 1.")
+    if not _is_whole(max_new_tokens) or max_new_tokens < 1:
+        raise InputError(f"max_new_tokens is {max_new_tokens!r}; it must be a whole number from 1.")
     if len(prompts) == 0:
         raise InputError("there is no prompt to continue; give at least one, which may be empty.")
     if len(seeds) != len(prompts):
         raise InputError(f"there are {len(seeds)} seeds for {len(prompts)} prompts; give one a prompt.")
-    if sampling.vocab_size is not None and not 1 <= sampling.vocab_size <= model.vocab_size:
+    known = model.vocab_size if sampling.vocab_size is None else sampling.vocab_size
+    if not _is_whole(known) or not 1 <= known <= model.vocab_size:
         raise InputError(
-            f"the tokenizer has {sampling.vocab_size} ids and the model {model.vocab_size}; generate with "
-            "the tokenizer that the model was trained with."
+            f"the tokenizer has {known!r} ids and the model {model.vocab_size}; generate with the tokenizer "
+            "that the model was trained with."
         )
+    if end_id is not None and not (_is_whole(end_id) and 0 <= end_id < known):
+        raise InputError(f"end_id is {end_id!r}; ids lie between 0 and {known - 1}.")
     for seed in seeds:
-        if not 0 <= seed < 2**32:
-            raise InputError(f"seed {seed} is out of range; a seed lies between 0 and {2**32 - 1}.")
-    rows = []
-    for index, prompt in enumerate(prompts):
-        row = np.asarray(prompt, np.int64).reshape(-1)
-        if row.size == 0:
-            if end_id is None:
-                raise InputError(f"prompt {index} is empty and there is no end_id to start a document with.")
-            row = np.array([end_id])
-        known = sampling.vocab_size or model.vocab_size
-        if row.min() < 0 or row.max() >= known:
-            wrong = row[(row < 0) | (row >= known)][0]
-            raise InputError(f"prompt {index} holds token id {wrong}; ids lie between 0 and {known - 1}.")
-        rows.append(row)
+        if not _is_whole(seed) or not 0 <= seed < 2**32:
+            raise InputError(f"seed {seed!r} is out of range: a whole number from 0 to {2**32 - 1}.")
+    rows = [_row(index, prompt, end_id, known) for index, prompt in enumerate(prompts)]
     longest = max(len(row) for row in rows)
     if longest + max_new_tokens > MAX_LENGTH:
         raise InputError(
@@ -180,6 +181,23 @@ def _prepare(graphdef, params, prompts, sampling: Sampling, max_new_tokens: int,
         ids[width - len(row) :] = 1
     tokens, segment_ids = jax.device_put((tokens, segment_ids))
     return tokens, segment_ids, width + max_new_tokens
+
+
+def _row(index: int, prompt, end_id: int | None, known: int) -> np.ndarray:
+    """The prompt as token ids; InputError where it holds anything but ids below `known`."""
+    row = np.asarray(prompt)
+    if row.size == 0:
+        if end_id is None:
+            raise InputError(f"prompt {index} is empty and there is no end_id to start a document with.")
+        return np.array([end_id])
+    if row.ndim != 1 or not np.issubdtype(row.dtype, np.integer):
+        raise InputError(
+            f"prompt {index} is {row.dtype} of shape {row.shape}; it must be a list of token ids, integers."
+        )
+    if row.min() < 0 or row.max() >= known:
+        wrong = row[(row < 0) | (row >= known)][0]
+        raise InputError(f"prompt {index} holds token id {wrong}; ids lie between 0 and {known - 1}.")
+    return row
 
 
 def _check_memory(model, rows: int, capacity: int, max_new_tokens: int) -> None:
@@ -228,7 +246,10 @@ def _draw(logits, keys, index, *, sampling: Sampling):
         token = logits.argmax(axis=-1).astype(jnp.int32)
     else:
         drawn = jax.vmap(jax.random.fold_in, (0, None))(keys, index)
-        likely = _keep_likely(logits / sampling.temperature, sampling)
+        # From the highest logit down, so that no quotient overflows but of the unlikely, to -inf. The bounds
+        # are temperatures that float32 holds with their reciprocals.
+        temperature = float(min(max(sampling.temperature, 1e-37), 1e37))
+        likely = _keep_likely((logits - logits.max(axis=-1, keepdims=True)) / temperature, sampling)
         token = jax.vmap(jax.random.categorical)(drawn, likely).astype(jnp.int32)
     log_probabilities = jax.nn.log_softmax(logits, axis=-1)
     return token, jnp.take_along_axis(log_probabilities, token[:, None], axis=-1)[:, 0]
@@ -236,16 +257,18 @@ def _draw(logits, keys, index, *, sampling: Sampling):
 
 def _keep_likely(logits, sampling: Sampling):
     """Logits with -inf where top_k and top_p leave a token out; the most likely one always stays."""
-    if sampling.top_k is not None and sampling.top_k < logits.shape[-1]:
-        least = jax.lax.top_k(logits, sampling.top_k)[0][:, -1:]
-        logits = jnp.where(logits < least, -jnp.inf, logits)
-    if sampling.top_p is not None and sampling.top_p < 1:
-        ordered = jnp.sort(logits, axis=-1, descending=True)
-        probabilities = jax.nn.softmax(ordered, axis=-1)
+    vocab_size = logits.shape[-1]
+    count = vocab_size if sampling.top_k is None else min(sampling.top_k, vocab_size)
+    share = 1.0 if sampling.top_p is None else float(sampling.top_p)
+    if count == vocab_size and share == 1:
+        return logits
+    likely, tokens = jax.lax.top_k(logits, count)  # of equal ones the lower id first
+    if share < 1:
+        probabilities = jax.nn.softmax(likely, axis=-1)
         before = jnp.cumsum(probabilities, axis=-1) - probabilities
-        least = jnp.where(before < sampling.top_p, ordered, jnp.inf).min(axis=-1, keepdims=True)
-        logits = jnp.where(logits < least, -jnp.inf, logits)
-    return logits
+        likely = jnp.where(before < share, likely, -jnp.inf)
+    rows = jnp.arange(logits.shape[0])[:, None]
+    return jnp.full_like(logits, -jnp.inf).at[rows, tokens].set(likely)
 
 
 @partial(jax.jit, static_argnames=("graphdef", "sampling", "capacity", "max_new_tokens"))

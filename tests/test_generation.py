@@ -8,7 +8,7 @@ import pytest
 from flax import nnx
 
 from seqmodels.errors import InputError
-from seqmodels.generation import Sampling, _decode, _draw, _keys, _prefill, generate, stream
+from seqmodels.generation import Sampling, _decode, _draw, _keep_likely, _keys, _prefill, generate, stream
 from seqmodels.language_model import LanguageModel, build
 from seqmodels.mixers import MIXERS, LinearAttention, Mamba, SoftmaxAttention
 
@@ -145,11 +145,19 @@ def support(count=400, **settings):
 def test_top_k_top_p_and_vocabulary_leave_out_what_they_say():
     """A filter that keeps one token too many, or too few, samples from another distribution."""
     assert support()[0] == [{0, 1, 2, 3, 4}] * 2
-    assert support(top_k=2)[0] == [{0, 1}, {2, 3, 4}]  # ties at the k-th place stay
+    assert support(top_k=2)[0] == [{0, 1}, {2, 3}]  # of equals at the k-th place the lower id
     assert support(top_k=1000)[0] == [{0, 1, 2, 3, 4}] * 2
-    assert support(top_p=0.69)[0] == [{0, 1}, {2, 3, 4}]
+    assert support(top_p=0.69)[0] == [{0, 1}, {2, 3}]
     assert support(top_p=0.1)[0] == [{0}, {2}]
+    assert support(top_k=4, top_p=0.75)[0] == [{0, 1, 2}, {2, 3, 4}]  # the share is one of the four
     assert support(vocab_size=3)[0] == [{0, 1, 2}] * 2
+
+
+@pytest.mark.parametrize("settings", [{"top_k": 1}, {"top_p": 1e-9}, {"top_k": 3, "top_p": 1e-9}])
+def test_one_token_is_left_of_equals(settings):
+    """All of them would stay where a filter compares logits with that of the last token it keeps."""
+    likely = np.asarray(_keep_likely(np.zeros((2, 5), np.float32), Sampling(**settings)))
+    np.testing.assert_array_equal(likely, [[0, *[-np.inf] * 4]] * 2)
 
 
 def test_sampled_frequencies_follow_the_temperature():
@@ -168,6 +176,21 @@ def test_temperature_zero_is_the_argmax(top_p):
     np.testing.assert_allclose(ln_p, np.log([0.4, 0.5]), atol=1e-6)
 
 
+@pytest.mark.parametrize("temperature", [1e-30, 1e-38, 1e-44, 1e-320])
+def test_a_temperature_of_nearly_zero_is_the_argmax(temperature):
+    """Logits over it overflow at more than one token, or are 0 / 0."""
+    logits = np.array([[1, 5, 9, -3], [-8, -7, -9, -7.5]], np.float32)
+    sampling = Sampling(temperature, vocab_size=3)
+    for seed in range(3):
+        token, _ = _draw(logits, _keys([seed, seed + 1]), np.int32(0), sampling=sampling)
+        np.testing.assert_array_equal(token, [2, 1])
+
+
+def test_an_endless_temperature_leaves_ids_beyond_the_vocabulary_out():
+    """-inf / inf, of a temperature that float32 does not hold, is a NaN, which is drawn before all else."""
+    assert support(count=100, temperature=1e200, vocab_size=3)[0] == [{0, 1, 2}] * 2
+
+
 @pytest.mark.parametrize(
     "settings, message",
     [
@@ -182,12 +205,30 @@ def test_temperature_zero_is_the_argmax(top_p):
         ({"seeds": [-1]}, "seed -1 is out of range"),
         ({"vocab_size": 65}, "the tokenizer has 65 ids and the model 64"),
         ({"vocab_size": 5}, "token id 7"),
+        ({"temperature": "warm"}, "temperature is 'warm'; it must be 0"),
+        ({"top_k": 2.5}, r"top_k is 2\.5; it must be a whole number"),
+        ({"top_k": True}, "top_k is True; it must be a whole number"),
+        ({"top_p": "most"}, "top_p is 'most'"),
+        ({"max_new_tokens": 2.5}, r"max_new_tokens is 2\.5; it must be a whole number"),
+        ({"seeds": [1.5]}, r"seed 1\.5 is out of range: a whole number"),
+        ({"end_id": 64}, "end_id is 64; ids lie between 0 and 63"),
+        ({"end_id": 8, "vocab_size": 8}, "end_id is 8; ids lie between 0 and 7"),
+        ({"end_id": -1}, "end_id is -1"),
+        ({"end_id": 1.0}, r"end_id is 1\.0"),
+        ({"vocab_size": 8.0}, r"the tokenizer has 8\.0 ids"),
     ],
 )
 def test_settings_without_meaning_are_refused(linear, settings, message):
     """Each would otherwise give text of another distribution, or a traceback from inside a kernel."""
     with pytest.raises(InputError, match=message):
         generate(*linear, [[7]], **{"max_new_tokens": 4, **settings})
+
+
+@pytest.mark.parametrize("prompt", [[1.7], [True], ["a"], [None], [[1, 2]], 5, "text"])
+def test_what_is_no_list_of_token_ids_is_refused(linear, prompt):
+    """Cut to whole numbers or flattened, it would be continued as another prompt."""
+    with pytest.raises(InputError, match=r"prompt 1 is .*; it must be a list of token ids, integers"):
+        generate(*linear, [[7], prompt], max_new_tokens=4)
 
 
 def test_a_cache_beyond_the_memory_is_refused():

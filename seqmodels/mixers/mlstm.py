@@ -85,8 +85,8 @@ class MLSTM(Mixer):
         self.value = Linear(width, channels, rngs=rngs)
         self.convolutions = ShortConvolutions((channels, channels), conv_width, rngs=rngs)
         self.gates = Linear(width, 2 * self.heads, rngs=rngs)
-        biases = jnp.concatenate([jnp.full(self.heads, INPUT_BIAS), jnp.linspace(*FORGET_BIASES, self.heads)])
-        self.gate_bias = nnx.Param(biases, weight_decay=False)
+        biases = [jnp.full(self.heads, INPUT_BIAS), jnp.linspace(*FORGET_BIASES, self.heads)]
+        self.gate_bias = nnx.Param(jnp.concatenate(biases, dtype=jnp.float32), weight_decay=False)
         self.output = HeadOutput(width, self.heads, self.head_dim, gate="sigmoid", layers=layers, rngs=rngs)
 
     def __call__(self, x, *, segment_ids=None, state=None, rngs=None):

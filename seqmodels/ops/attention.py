@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 
 from seqmodels.ops import segments
-from seqmodels.ops.arguments import as_arrays, require_chunk_size, require_rank, require_shape
+from seqmodels.ops.arguments import as_arrays, require_chunk_size, require_rank, require_scale, require_shape
 from seqmodels.ops.attention_blockwise import blockwise
 from seqmodels.ops.attention_logits import Places, Rule, across, along, logits
 from seqmodels.ops.methods import resolve
@@ -31,7 +31,7 @@ def softmax_attention(
     q_positions: jax.Array | None = None,
     kv_positions: jax.Array | None = None,
     window: int | None = None,
-    scale: float | None = None,
+    scale: float | jax.Array | None = None,
     softcap: float | None = None,
     sinks: jax.Array | None = None,
     slopes: jax.Array | None = None,
@@ -50,7 +50,7 @@ def softmax_attention(
       kv_positions: [B, S] int32; None: those of the queries, or where `kv_segment_ids` is given the count of
         real tokens in its documents.
       window: how many positions a query sees, its own included; None: no bound.
-      scale: factor of the logits, `K**-0.5` by default.
+      scale: factor of the logits, a number or an array of one, which may be traced; None: K**-0.5.
       softcap: logits become softcap * tanh(logits / softcap); None: they stay.
       sinks: [H] logits that join the softmax's denominator alone.
       slopes: [H] ALiBi slopes: slope * (pos_i - pos_j) is taken off the logits (Press et al. 2022).
@@ -73,11 +73,14 @@ def softmax_attention(
         )
     if softcap is not None and not softcap > 0:
         raise ValueError(f"softmax_attention: softcap is {softcap}, expected a positive number or None.")
+    require_scale("softmax_attention", scale)
     require_chunk_size("softmax_attention", "block_size", block_size)
     method = resolve("softmax_attention", method, METHODS, q.shape[1])
     batch, length, heads, key_dim = q.shape
     groups, dtype = k.shape[2], sum_dtype(q.dtype)
     queries, keys = _places(length, segment_ids, kv_segment_ids, q_positions, kv_positions)
+    if window is not None and window > jnp.iinfo(jnp.int32).max:
+        window = None  # no distance between int32 positions reaches it
     q = q * jnp.asarray(key_dim**-0.5 if scale is None else scale, q.dtype)
     q = q.reshape(batch, length, groups, heads // groups, key_dim)
     sinks, slopes = (x if x is None else x.astype(dtype).reshape(groups, -1) for x in (sinks, slopes))

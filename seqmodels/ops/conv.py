@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 
 from seqmodels.ops import segments
-from seqmodels.ops.arguments import as_arrays, require_rank, require_segment_ids, require_shape
+from seqmodels.ops.arguments import as_arrays, require_array, require_rank, require_segment_ids, require_shape
 from seqmodels.ops.packing import packing, permuted
 from seqmodels.ops.precision import sum_dtype
 
@@ -71,6 +71,7 @@ def _check(x, weight, bias, initial_state, segment_ids):
     op = "causal_conv"
     require_rank(op, "x", x, "[B, T, D]")
     batch, length, width = x.shape
+    require_array(op, "weight", weight, "[W, D]")
     if weight.ndim != 2 or weight.shape[0] < 1 or weight.shape[1] != width:
         raise ValueError(f"{op}: weight has shape {weight.shape}, expected [W, D], W >= 1 and D = {width}.")
     if bias is not None:

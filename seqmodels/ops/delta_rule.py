@@ -15,8 +15,10 @@ from seqmodels.ops.arguments import (
     as_arrays,
     require_chunk_size,
     require_rank,
+    require_scale,
     require_segment_ids,
     require_shape,
+    scaled,
 )
 from seqmodels.ops.delta_rule_chunked import chunked
 from seqmodels.ops.log_decay import per_token, require_log_decay
@@ -34,7 +36,7 @@ def delta_rule(
     beta: jax.Array,
     *,
     log_decay: jax.Array | None = None,
-    scale: float | None = None,
+    scale: float | jax.Array | None = None,
     initial_state: jax.Array | None = None,
     segment_ids: jax.Array | None = None,
     method: str = "auto",
@@ -48,7 +50,7 @@ def delta_rule(
       v: [B, T, H, V] values.
       beta: [B, T, H] in [0, 2], the share of the error that is corrected.
       log_decay: g, None | [H] | [B, T, H] | [B, T, H, K], all <= 0.
-      scale: multiplies q; None: K**-0.5.
+      scale: multiplies q, a number or an array of one, which may be traced; None: K**-0.5.
       initial_state: [B, H, K, V], of the document of the row's first real token; None: zeros.
       segment_ids: [B, T] int32, 0 for padding; None: one document, which continues `initial_state`.
       method: "sequential" steps through time, "chunked" takes products inside chunks, "auto" the fastest.
@@ -64,10 +66,10 @@ def delta_rule(
     q, k, v, beta, log_decay, initial_state, segment_ids = as_arrays(
         q, k, v, beta, log_decay, initial_state, segment_ids
     )
-    method = _check(q, k, v, beta, log_decay, initial_state, segment_ids, method, chunk_size)
+    method = _check(q, k, v, beta, log_decay, scale, initial_state, segment_ids, method, chunk_size)
     output, dtype = v.dtype, sum_dtype(v.dtype)
     batch, length, heads, width = k.shape
-    scale = width**-0.5 if scale is None else float(scale)
+    q, scale = scaled(q, scale, dtype)
     state = jnp.zeros((batch, heads, width, v.shape[-1])) if initial_state is None else initial_state
     state = state.astype(dtype)
     g, beta = per_token(log_decay, length, dtype), beta.astype(dtype)
@@ -80,7 +82,7 @@ def delta_rule(
     return o.astype(output), segments.kept_by_padding(segment_ids, state, final)
 
 
-def _check(q, k, v, beta, log_decay, initial_state, segment_ids, method, chunk_size):
+def _check(q, k, v, beta, log_decay, scale, initial_state, segment_ids, method, chunk_size):
     """Refuse what does not fit, and return the method to run."""
     op = "delta_rule"
     require_rank(op, "q", q, "[B, T, H, K]")
@@ -91,6 +93,7 @@ def _check(q, k, v, beta, log_decay, initial_state, segment_ids, method, chunk_s
     require_shape(op, "beta", beta, "[B, T, H]", q.shape[:3])
     require_log_decay(op, log_decay, q.shape)
     require_segment_ids(op, segment_ids, batch, length)
+    require_scale(op, scale)
     require_chunk_size(op, "chunk_size", chunk_size)
     if initial_state is not None:
         shape = (batch, heads, width, v.shape[-1])

@@ -9,7 +9,13 @@ import jax
 import jax.numpy as jnp
 
 from seqmodels.ops import segments
-from seqmodels.ops.arguments import as_arrays, require_rank, require_segment_ids, require_shape
+from seqmodels.ops.arguments import (
+    as_arrays,
+    require_array,
+    require_rank,
+    require_segment_ids,
+    require_shape,
+)
 from seqmodels.ops.long_convolution import long_convolution
 from seqmodels.ops.methods import resolve
 from seqmodels.ops.packing import packing, permuted
@@ -50,6 +56,7 @@ def diagonal_state_space(
     name = "diagonal_state_space"
     require_rank(name, "x", x, "[B, T, D]")
     batch, length, width = x.shape
+    require_array(name, "rate", rate, "[D, N]")
     if rate.ndim != 2 or rate.shape[0] != width:
         raise ValueError(f"{name}: rate has shape {rate.shape}, expected [D, N] with D = {width}.")
     state_shape = (batch, *rate.shape)

@@ -14,8 +14,10 @@ from seqmodels.ops.arguments import (
     as_arrays,
     require_chunk_size,
     require_rank,
+    require_scale,
     require_segment_ids,
     require_shape,
+    scaled,
 )
 from seqmodels.ops.dplr_chunked import chunked
 from seqmodels.ops.log_decay import per_token
@@ -34,7 +36,7 @@ def dplr(
     b: jax.Array,
     *,
     log_decay: jax.Array,
-    scale: float | None = None,
+    scale: float | jax.Array | None = None,
     initial_state: jax.Array | None = None,
     segment_ids: jax.Array | None = None,
     method: str = "auto",
@@ -50,7 +52,7 @@ def dplr(
       b: [B, T, H, K], where that is written. The state grows without bound unless diag(e^g) + b a^T is a
         contraction, as for a = -c, b = c * alpha with |c| = 1 and alpha in [0, 1] where g is near 0.
       log_decay: g, [B, T, H, K], all <= 0.
-      scale: multiplies q; None: K**-0.5.
+      scale: multiplies q, a number or an array of one, which may be traced; None: K**-0.5.
       initial_state: [B, H, K, V], of the document of the row's first real token; None: zeros.
       segment_ids: [B, T] int32, 0 for padding; None: one document, which continues `initial_state`.
       method: "sequential" steps through time, "chunked" takes products inside chunks, "auto" the fastest.
@@ -66,10 +68,10 @@ def dplr(
     q, k, v, a, b, log_decay, initial_state, segment_ids = as_arrays(
         q, k, v, a, b, log_decay, initial_state, segment_ids
     )
-    method = _check(q, k, v, a, b, log_decay, initial_state, segment_ids, method, chunk_size)
+    method = _check(q, k, v, a, b, log_decay, scale, initial_state, segment_ids, method, chunk_size)
     output, dtype = v.dtype, sum_dtype(v.dtype)
     batch, length, heads, width = k.shape
-    scale = width**-0.5 if scale is None else float(scale)
+    q, scale = scaled(q, scale, dtype)
     state = jnp.zeros((batch, heads, width, v.shape[-1])) if initial_state is None else initial_state
     state = state.astype(dtype)
     g = per_token(log_decay, length, dtype)
@@ -82,7 +84,7 @@ def dplr(
     return o.astype(output), segments.kept_by_padding(segment_ids, state, final)
 
 
-def _check(q, k, v, a, b, log_decay, initial_state, segment_ids, method, chunk_size):
+def _check(q, k, v, a, b, log_decay, scale, initial_state, segment_ids, method, chunk_size):
     """Refuse what does not fit, and return the method to run."""
     op = "dplr"
     require_rank(op, "q", q, "[B, T, H, K]")
@@ -92,6 +94,7 @@ def _check(q, k, v, a, b, log_decay, initial_state, segment_ids, method, chunk_s
     for name, array in {"k": k, "a": a, "b": b, "log_decay": log_decay}.items():
         require_shape(op, name, array, "[B, T, H, K]", q.shape)
     require_segment_ids(op, segment_ids, batch, length)
+    require_scale(op, scale)
     require_chunk_size(op, "chunk_size", chunk_size)
     if initial_state is not None:
         shape = (batch, heads, width, v.shape[-1])

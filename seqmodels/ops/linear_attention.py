@@ -16,8 +16,10 @@ from seqmodels.ops.arguments import (
     as_arrays,
     require_chunk_size,
     require_rank,
+    require_scale,
     require_segment_ids,
     require_shape,
+    scaled,
 )
 from seqmodels.ops.linear_attention_chunked import chunked, parallel
 from seqmodels.ops.log_decay import per_token, require_log_decay
@@ -45,7 +47,7 @@ def linear_attention(
     v: jax.Array,
     *,
     log_decay: jax.Array | None = None,
-    scale: float | None = None,
+    scale: float | jax.Array | None = None,
     normalize: bool = False,
     initial_state: LinearAttentionState | None = None,
     segment_ids: jax.Array | None = None,
@@ -59,7 +61,7 @@ def linear_attention(
       k: like q, keys, after their feature map.
       v: [B, T, H, V] values.
       log_decay: g, None | [H] | [B, T, H] | [B, T, H, K], all <= 0.
-      scale: multiplies q; None: K**-0.5.
+      scale: multiplies q, a number or an array of one, which may be traced; None: K**-0.5.
       normalize: divide by q_t^T z_t, z the sum of keys, decayed as S is; scale cancels, and where
         q_t^T z_t < 1e-6 the output and its gradients are 0.
       initial_state: of the document of the row's first real token; None: zeros.
@@ -76,10 +78,10 @@ def linear_attention(
       ValueError: for an unknown method and for shapes or settings that do not fit, naming both.
     """
     q, k, v, log_decay, initial_state, segment_ids = as_arrays(q, k, v, log_decay, initial_state, segment_ids)
-    method = _check(q, k, v, log_decay, normalize, initial_state, segment_ids, method, chunk_size)
+    method = _check(q, k, v, log_decay, scale, normalize, initial_state, segment_ids, method, chunk_size)
     output, dtype = v.dtype, sum_dtype(v.dtype)
     batch, length, heads, width = *v.shape[:3], k.shape[3]
-    scale = 1.0 if normalize else width**-0.5 if scale is None else float(scale)
+    q, scale = scaled(q, 1.0 if normalize else scale, dtype)
     if normalize:
         # The sum of keys is one more value channel that always holds 1.
         v = jnp.concatenate([v, jnp.ones_like(v[..., :1])], axis=-1)
@@ -103,7 +105,7 @@ def linear_attention(
     return _normalized(o).astype(output), LinearAttentionState(final[..., :-1], final[..., -1])
 
 
-def _check(q, k, v, log_decay, normalize, initial_state, segment_ids, method, chunk_size):
+def _check(q, k, v, log_decay, scale, normalize, initial_state, segment_ids, method, chunk_size):
     """Refuse what does not fit, and return the method to run."""
     op = "linear_attention"
     require_rank(op, "q", q, "[B, T, H, K]")
@@ -113,9 +115,13 @@ def _check(q, k, v, log_decay, normalize, initial_state, segment_ids, method, ch
     heads = v.shape[2] if shared == 1 else shared
     require_shape(op, "v", v, "[B, T, H, V]", (batch, length, heads, v.shape[-1]))
     require_segment_ids(op, segment_ids, batch, length)
+    require_scale(op, scale)
     require_chunk_size(op, "chunk_size", chunk_size)
     require_log_decay(op, log_decay, (batch, length, heads, width))
     if initial_state is not None:
+        if not isinstance(initial_state, LinearAttentionState):
+            got = "an array" if isinstance(initial_state, jax.Array) else f"a {type(initial_state).__name__}"
+            raise ValueError(f"{op}: initial_state is {got}, expected LinearAttentionState(kv, key_sum).")
         kv, key_sum = initial_state
         require_shape(op, "initial_state.kv", kv, "[B, H, K, V]", (batch, heads, width, v.shape[-1]))
         if (key_sum is not None) != normalize:

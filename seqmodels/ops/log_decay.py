@@ -3,10 +3,15 @@
 import jax
 import jax.numpy as jnp
 
+from seqmodels.ops.arguments import require_array
+
 
 def require_log_decay(op_name: str, log_decay: jax.Array | None, shape: tuple[int, ...]) -> None:
     """Raise ValueError unless `log_decay` fits queries of `shape` [B, T, H, K]."""
-    if log_decay is not None and log_decay.shape not in (shape[2:3], shape[:3], shape):
+    if log_decay is None:
+        return
+    require_array(op_name, "log_decay", log_decay, "[H], [B, T, H] or [B, T, H, K]")
+    if log_decay.shape not in (shape[2:3], shape[:3], shape):
         raise ValueError(
             f"{op_name}: log_decay has shape {log_decay.shape}, expected [H] = {shape[2:3]}, "
             f"[B, T, H] = {shape[:3]} or [B, T, H, K] = {shape}."

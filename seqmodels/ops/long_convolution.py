@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from seqmodels.ops import segments
-from seqmodels.ops.arguments import as_arrays, require_rank, require_segment_ids
+from seqmodels.ops.arguments import as_arrays, require_array, require_rank, require_segment_ids
 from seqmodels.ops.conv import causal_conv
 from seqmodels.ops.methods import resolve
 from seqmodels.ops.packing import packing, permuted
@@ -43,6 +43,7 @@ def long_convolution(
     x, kernel, segment_ids = as_arrays(x, kernel, segment_ids)
     require_rank("long_convolution", "x", x, "[B, T, D]")
     batch, length, width = x.shape
+    require_array("long_convolution", "kernel", kernel, "[S, D]")
     if kernel.ndim != 2 or kernel.shape[0] < 1 or kernel.shape[1] != width:
         raise ValueError(
             f"long_convolution: kernel has shape {kernel.shape}, expected [S, D], S >= 1 and D = {width}."

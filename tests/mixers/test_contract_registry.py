@@ -69,6 +69,19 @@ def test_holds_float32_parameters_alone(name):
 
 
 @every_mixer
+def test_stays_float32_where_jax_makes_float64(name):
+    """An array made without a dtype is float64 there, and widens the state that it meets."""
+    with jax.enable_x64(True), jax.numpy_dtype_promotion("standard"):
+        mixer = nnx.eval_shape(lambda: MIXERS[name](32, rngs=nnx.Rngs(0)))
+        state = jax.eval_shape(lambda: mixer.init_state(2, 16))
+        x = jax.ShapeDtypeStruct((2, 4, 32), jnp.float32)
+        y, after = nnx.eval_shape(lambda mixer, x, state: mixer(x, state=state), mixer, x, state)
+    assert {leaf.dtype for leaf in jax.tree.leaves((nnx.split(mixer)[1], y))} == {np.dtype("float32")}
+    assert [leaf.dtype for leaf in jax.tree.leaves(after)] == [leaf.dtype for leaf in jax.tree.leaves(state)]
+    assert {leaf.dtype for leaf in jax.tree.leaves(after)} <= {np.dtype("float32"), np.dtype("int32")}
+
+
+@every_mixer
 def test_declared_parameters_take_no_decay(name):
     """Rates, biases, norm scales and short convolutions stay as they are where the gradient is 0."""
     _, params = nnx.split(nnx.eval_shape(lambda: MIXERS[name](32, rngs=nnx.Rngs(0))), nnx.Param)

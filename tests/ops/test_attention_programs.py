@@ -120,6 +120,18 @@ def test_what_does_not_fit_is_refused_in_one_sentence(change, message):
     assert str(error.value).startswith("softmax_attention: ") and str(error.value).endswith(".")
 
 
+@pytest.mark.parametrize("method", ["parallel", "blockwise"])
+def test_a_window_beyond_all_positions_bounds_nothing(method):
+    """Wrong if a number that no int32 holds reaches a comparison, or wraps around."""
+    x = jnp.asarray(np.random.default_rng(0).normal(size=(1, 6, 1, 4)), jnp.float32)
+    unbounded, *bounded = (
+        softmax_attention(x, x, x, window=window, method=method, block_size=2)
+        for window in (None, 2**31 - 1, 2**31, 2**70)
+    )
+    for o in bounded:
+        np.testing.assert_array_equal(o, unbounded)
+
+
 @pytest.mark.parametrize(
     ("case", "method"),
     [
