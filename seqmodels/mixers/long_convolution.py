@@ -126,7 +126,7 @@ class LongConvolution(Mixer):
         slots, length = state.history.shape[2], u.shape[1]
         first = current_id(None, state.last_id)[:, None]
         ids = jnp.broadcast_to(first, u.shape[:2]) if segment_ids is None else segment_ids
-        used = jnp.arange(slots)[None, :] < state.position[:, None]
+        used = jnp.arange(slots, dtype=jnp.int32)[None, :] < state.position[:, None]
         y = long_convolution(
             jnp.concatenate([state.history[:, 0].astype(u.dtype), u], axis=1),
             self.filter(slots + length),

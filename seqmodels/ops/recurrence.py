@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from seqmodels.ops import segments
-from seqmodels.ops.arguments import as_arrays, require_segment_ids, require_shape
+from seqmodels.ops.arguments import as_arrays, require_array, require_segment_ids, require_shape
 from seqmodels.ops.methods import resolve
 from seqmodels.ops.precision import sum_dtype
 
@@ -40,6 +40,8 @@ def linear_recurrence(
       ValueError: for an unknown method and for shapes that do not fit.
     """
     a, x, initial_state, segment_ids = as_arrays(a, x, initial_state, segment_ids)
+    for name, array in (("a", a), ("x", x)):
+        require_array("linear_recurrence", name, array, "[B, T, *S]")
     if x.ndim < 2 or a.ndim != x.ndim:
         raise ValueError(f"linear_recurrence: a {a.shape} and x {x.shape} must have one rank, [B, T, *S].")
     try:

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from seqmodels.ops import segments
 from seqmodels.ops.arguments import (
     as_arrays,
+    require_array,
     require_chunk_size,
     require_rank,
     require_segment_ids,
@@ -131,6 +132,7 @@ def _check(x, dt, A, B, C, D, initial_state, segment_ids):
     name = "selective_scan"
     require_rank(name, "x", x, "[B, T, E]")
     batch, length, width = x.shape
+    require_array(name, "A", A, "[E, N]")
     if A.ndim != 2 or A.shape[0] != width:
         raise ValueError(f"{name}: A has shape {A.shape}, expected [E, N] with E = {width}.")
     size = A.shape[1]
@@ -141,6 +143,6 @@ def _check(x, dt, A, B, C, D, initial_state, segment_ids):
         ("D", D, "[E]", (width,)),
         ("initial_state", initial_state, "[B, E, N]", (batch, width, size)),
     ):
-        if array is not None:
+        if array is not None or which in ("dt", "B", "C"):
             require_shape(name, which, array, letters, shape)
     require_segment_ids(name, segment_ids, batch, length)

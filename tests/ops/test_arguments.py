@@ -13,6 +13,8 @@ from seqmodels.ops import (
     delta_rule,
     dplr,
     linear_attention,
+    linear_recurrence,
+    selective_scan,
     softmax_attention,
 )
 from seqmodels.ops.delta_rule import METHODS as delta_rule_methods
@@ -36,6 +38,14 @@ OPS = {
         **QKV,
         **dict.fromkeys(("kv_segment_ids", "q_positions", "kv_positions"), IDS),
         **dict.fromkeys(("sinks", "slopes"), jnp.ones(1)),
+    },
+    linear_recurrence: {"a": ROW, "x": ROW, "initial_state": STATE[:, 0, :1], "segment_ids": IDS},
+    selective_scan: {
+        **dict.fromkeys(("x", "dt", "B", "C"), ROW[:, :, 0]),
+        "A": -STATE[0, 0],
+        "D": jnp.ones(4),
+        "initial_state": STATE[:, 0],
+        "segment_ids": IDS,
     },
     causal_conv: {
         **CONVOLVED,
