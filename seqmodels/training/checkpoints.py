@@ -171,11 +171,13 @@ class Checkpoints:
         if jax.process_index() > 0 or not self._directory.is_dir():
             return
         for path in sorted(self._directory.iterdir()):
-            step, _, rest = path.name.partition(".")
-            if not step.isdecimal() or rest == "" or path.name.endswith(DAMAGED):
-                continue
+            step, _, _ = path.name.partition(".")
+            unfinished = path.name.startswith(f"{step}{UNFINISHED}")  # the library adds to the name
+            left = unfinished or path.name == f"{step}{DELETED}"
+            if not (step.isdecimal() and left and path.is_dir()):
+                continue  # whatever else lies here is the user's
             shutil.rmtree(path, ignore_errors=True)
-            if not path.name.endswith(DELETED):
+            if unfinished:
                 say(
                     f"checkpoint {step} is skipped: the run was stopped in its save; what it left is removed."
                 )
