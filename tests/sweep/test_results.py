@@ -91,6 +91,18 @@ def test_a_sweep_may_grow_and_is_not_mistaken_for_another(tmp_path):
             results.check_folder(tmp_path, [other.recipe])
 
 
+def test_members_that_are_done_tie_a_sweep_to_their_data(tmp_path):
+    """Figures on two texts would stand in one median as if they compared."""
+    known = [entry("a"), entry("b")]
+    results.check_data(tmp_path, known, {})
+    results.write_summary(tmp_path, known, outcomes(known[:1], RECALL, [0.2]), RECALL)
+    now = [entry("a", seeds=(0, 1, 2)), entry("b")._replace(data="def"), entry("c")]
+    ended = outcomes(now, RECALL, [0.2])
+    results.check_data(tmp_path, now, ended)
+    with pytest.raises(InputError, match=r"members of a .* other data: .* was abc and is now def"):
+        results.check_data(tmp_path, [now[0]._replace(data="def"), *now[1:]], ended)
+
+
 def test_a_folder_with_something_else_is_left_alone(tmp_path):
     (tmp_path / "thesis.tex").touch()
     with pytest.raises(InputError, match=r"holds other files \(thesis\.tex\) and no sweep"):
