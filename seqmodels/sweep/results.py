@@ -13,7 +13,7 @@ from seqmodels.evaluation.learning_rates import Criterion, RateCurve, curve
 from seqmodels.sweep import outcome, table
 from seqmodels.sweep.grid import Member, Recipe
 from seqmodels.sweep.outcome import Outcome
-from seqmodels.training.run_directory import write_whole
+from seqmodels.training.run_directory import check_name, write_whole
 
 SWEEP = "sweep.json"
 
@@ -34,6 +34,7 @@ def check_folder(folder: Path, recipes: Sequence[Recipe]) -> None:
 
     A sweep may grow by rates, seeds and configs; what it has trained must have been trained as asked now.
     """
+    check_name(folder)
     if folder.exists() and not folder.is_dir():
         raise InputError(
             f"--run-dir {folder} is a file; name a directory that is new, empty or a sweep's own."
