@@ -115,7 +115,7 @@ def write_tables(
         return []
     title = _title(entries, ended, criterion)
     picture = plots.png(plots_sweep.learning_rates(drawn, textwrap.fill(title, 72)))
-    (folder / "sweep.png").write_bytes(picture)
+    write_whole(folder / "sweep.png", picture)
     tables, remarks = (table.rates(drawn), table.choices(drawn)), table.remarks(drawn)
     failures = [f"{member.name}: {each.failed}" for member, each in ended.items() if each.failed]
     text = [f"# {title}", ""]

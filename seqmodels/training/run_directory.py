@@ -122,15 +122,15 @@ def check_name(path: str | os.PathLike) -> None:
         raise InputError(f"{path}: the path of a run directory should be UTF-8 text; name another.") from None
 
 
-def write_whole(path: Path, text: str) -> None:
-    """Writes a text file through a hidden partial one, so that it is never seen half written.
+def write_whole(path: Path, content: str | bytes) -> None:
+    """Writes a file, text as UTF-8, through a hidden partial one, so that it is never seen half written.
 
     Raises InputError where it cannot be written: the disk is full, or the directory read-only.
     """
     partial = path.with_name(f".{path.name}.partial")
     try:
-        with open(partial, "w", encoding="utf-8") as file:
-            file.write(text)
+        with open(partial, "wb") as file:
+            file.write(content.encode() if isinstance(content, str) else content)
             file.flush()
             os.fsync(file.fileno())
         partial.replace(path)

@@ -10,6 +10,7 @@ from seqmodels.sweep import results
 from seqmodels.sweep.grid import Member, Recipe
 from seqmodels.sweep.outcome import Outcome
 from seqmodels.sweep.results import Entry
+from tests.training.saved import no_file_longer_than
 
 RECALL, TEXT = CRITERIA["recall"], CRITERIA["text"]
 
@@ -51,6 +52,12 @@ def test_the_table_fits_100_columns_and_says_what_counts(tmp_path):
     page = (tmp_path / "sweep.md").read_text()
     assert "b_lr0.01_seed0: update 3 has a loss of nan" in page and "![" in page
     assert (tmp_path / "sweep.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_picture_that_the_disk_does_not_take_is_one_sentence(tmp_path):
+    entries = [entry("a")]
+    with no_file_longer_than(4096), pytest.raises(InputError, match=r"sweep\.png cannot be written: "):
+        results.write_tables(tmp_path, entries, outcomes(entries, TEXT, [2.2]), TEXT)
 
 
 def test_text_has_no_threshold_to_solve(tmp_path):
