@@ -200,12 +200,18 @@ class Checkpoints:
 
 
 def steps(directory: Path) -> list[int]:
-    """The steps that have a finished checkpoint, ascending; unfinished ones have other names."""
-    if not directory.is_dir():
+    """The steps that have a finished checkpoint, ascending; unfinished ones have other names.
+
+    Raises InputError where the directory cannot be read.
+    """
+    try:
+        return sorted(
+            int(entry.name) for entry in directory.iterdir() if entry.name.isdecimal() and entry.is_dir()
+        )
+    except (FileNotFoundError, NotADirectoryError):
         return []
-    return sorted(
-        int(entry.name) for entry in directory.iterdir() if entry.name.isdecimal() and entry.is_dir()
-    )
+    except OSError as error:
+        raise InputError(f"{directory} cannot be read: {error.strerror}.") from None
 
 
 def restore_params(run: RunDirectory, step: int | str, abstract: Any) -> tuple[int, Any]:
@@ -221,7 +227,7 @@ def restore_params(run: RunDirectory, step: int | str, abstract: Any) -> tuple[i
         (step, params).
 
     Raises:
-        InputError: no such checkpoint, a damaged one, or one of another model.
+        InputError: no such checkpoint, one that is damaged or cannot be read, or one of another model.
     """
     chosen = _choose(run, step)
     one_device = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
