@@ -81,7 +81,7 @@ def _read(path: Path) -> bytes:
 
 
 def main() -> None:
-    with exit_status():
+    with exit_status(for_a_reader=True):
         options = parse(sys.argv[1:])
         if options.prompt_file is not None:
             _read(Path(options.prompt_file))

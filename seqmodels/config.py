@@ -14,7 +14,7 @@ import gin
 from gin import config as gin_config
 from gin import config_parser
 
-from seqmodels.config_checks import check, reachable, resolve
+from seqmodels.config_checks import check, prefixes, reachable, resolve
 from seqmodels.config_reader import MACRO, Bindings, Key, in_one_line, parameters, read
 from seqmodels.errors import InputError
 
@@ -41,15 +41,23 @@ class Config:
     text: str
 
     def differences(self, saved: str | Path) -> list[Difference]:
-        """What training would see change from the config file `saved` to this one, by name."""
-        old = _settings(read([saved]))
-        new = _settings(self.bindings)
-        changed = []
-        for key in sorted({*old, *new}):
-            before, after = (side.get(key) or _default(key) for side in (old, new))
-            if before != after:
-                changed.append(Difference(str(key), before, after))
-        return changed
+        """What training would see change from the config file `saved` to this one, by name.
+
+        Compared is the value that each call gets, wherever it is bound: a scope has that of the scopes around
+        it where it has none of its own. A difference has the name of the innermost scope that binds it.
+        """
+        old, new = read([saved]), self.bindings
+        changed = {}
+        for scopes, selector in {*reachable(old, ["train"]), *reachable(new, ["train"])}:
+            if selector == MACRO:
+                continue
+            for parameter in parameters(gin_config._REGISTRY[selector].wrapped):
+                keys = [Key(scope, selector, parameter) for scope in prefixes(scopes)]
+                (before_at, before), (after_at, after) = (_effective(side, keys) for side in (old, new))
+                if before != after:
+                    key = max(before_at, after_at, key=keys.index)
+                    changed[key] = Difference(str(key), before, after)
+        return [changed[key] for key in sorted(changed)]
 
 
 def split_arguments(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -125,14 +133,12 @@ def _check_overrides(bindings: Bindings, flags: Sequence[str], root: str) -> Non
             raise InputError(f"{FLAG}{key}: only {root} and what it refers to can be set here.")
 
 
-def _settings(bindings: Bindings) -> dict[Key, str]:
-    """What training uses: its bindings as literals, with macros resolved."""
-    used = {selector for _, selector in reachable(bindings, ["train"])} - {MACRO}
-    return {
-        key: repr(resolve(binding.value, bindings, binding.where))
-        for key, binding in bindings.items()
-        if key.selector in used
-    }
+def _effective(bindings: Bindings, keys: Sequence[Key]) -> tuple[Key, str]:
+    """The last of `keys` that is bound, and its value as a literal; none: the first, and the default."""
+    for key in reversed(keys):
+        if key in bindings:
+            return key, repr(resolve(bindings[key].value, bindings, bindings[key].where))
+    return keys[0], _default(keys[0])
 
 
 def _default(key: Key) -> str:

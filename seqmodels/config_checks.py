@@ -27,7 +27,7 @@ def check(bindings: Bindings, roots: Sequence[str]) -> Bindings:
     for key, binding in bindings.items():
         _check_value(key, resolve(binding.value, bindings, binding.where), binding.where)
     reached = reachable(bindings, roots)
-    read = {(scope, selector) for scopes, selector in reached for scope in _prefixes(scopes)}
+    read = {(scope, selector) for scopes, selector in reached for scope in prefixes(scopes)}
     used = {key: binding for key, binding in bindings.items() if (key.scope, key.selector) in read}
     for key, binding in bindings.items():
         if key not in used and not binding.included:
@@ -81,7 +81,7 @@ def reachable(bindings: Bindings, roots: Sequence[str]) -> set[Node]:
         found.add(node)
         scopes, selector = node
         arguments: dict[str, Binding] = {}
-        for scope in _prefixes(scopes):
+        for scope in prefixes(scopes):
             arguments |= by_owner.get((scope, selector), {})
         for parameter, (value, where, _) in arguments.items():
             for reference in _references(value):
@@ -98,7 +98,7 @@ def reachable(bindings: Bindings, roots: Sequence[str]) -> set[Node]:
     return found
 
 
-def _prefixes(scopes: tuple[str, ...]) -> Iterator[str]:
+def prefixes(scopes: tuple[str, ...]) -> Iterator[str]:
     """The scopes whose bindings gin reads inside a/b: '', 'a' and 'a/b'; later ones override."""
     return ("/".join(scopes[:depth]) for depth in range(len(scopes) + 1))
 
@@ -151,7 +151,7 @@ def _check_required(node: Node, bindings: Bindings) -> None:
         return
     for name, parameter in parameters(entry.wrapped).items():
         needed = parameter.default in (gin.REQUIRED, inspect.Parameter.empty)
-        bound = any(Key(scope, selector, name) in bindings for scope in _prefixes(scopes))
+        bound = any(Key(scope, selector, name) in bindings for scope in prefixes(scopes))
         if needed and not bound and name not in (entry.denylist or ()):
             shown = Key("/".join(scopes), selector, name)
             raise InputError(f"{shown} must be given, in a config file or as --gin.{shown}=VALUE.")

@@ -9,6 +9,8 @@ import signal
 import sys
 from collections.abc import Iterator
 
+from seqmodels import standard_streams
+
 
 class InputError(ValueError):
     """A config, a file or an argument is wrong; the message names what, where, and what would be right."""
@@ -43,16 +45,31 @@ class LostProcessError(Exception):
 
 
 @contextlib.contextmanager
-def exit_status() -> Iterator[None]:
-    """Turns the errors above, and Ctrl-C, into one message and their status; others keep their traceback."""
-    try:
-        yield
-    except (InputError, NonFiniteError, CheckpointWriteError, LostProcessError, Interrupted) as error:
-        # Gin adds a line for each configurable that the error passed through.
-        message = str(error).partition("\n  In call to configurable ")[0]
-        kind = "" if isinstance(error, Interrupted) else "error: "
-        print(f"{kind}{message}", file=sys.stderr)
-        sys.exit(error.status)
-    except KeyboardInterrupt:
-        print("\ninterrupted.", file=sys.stderr)
-        sys.exit(128 + signal.SIGINT)
+def exit_status(*, for_a_reader: bool = False) -> Iterator[None]:
+    """Turns the errors above, and Ctrl-C, into one message and their status; others keep their traceback.
+
+    for_a_reader: whether the command makes nothing but what it prints, and ends where nobody reads that.
+    """
+    with standard_streams.guarded(for_a_reader=for_a_reader):
+        try:
+            yield
+            sys.stdout.flush()
+        except _KNOWN as error:
+            # Gin adds a line for each configurable that the error passed through.
+            message = str(error).partition("\n  In call to configurable ")[0]
+            kind = "" if isinstance(error, Interrupted) else "error: "
+            print(f"{kind}{message}", file=sys.stderr)
+            sys.exit(error.status)
+        except KeyboardInterrupt:
+            print("\ninterrupted.", file=sys.stderr)
+            sys.exit(128 + signal.SIGINT)
+
+
+_KNOWN = (
+    InputError,
+    NonFiniteError,
+    CheckpointWriteError,
+    LostProcessError,
+    Interrupted,
+    standard_streams.OutputError,
+)

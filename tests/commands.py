@@ -1,6 +1,7 @@
 """The commands as a user calls them, and two tiny runs to call them on."""
 
 import atexit
+import contextlib
 import functools
 import os
 import shutil
@@ -38,6 +39,16 @@ def call(command, *arguments):
     finally:
         sys.argv = before
     return 0
+
+
+@contextlib.contextmanager
+def unread(monkeypatch, name):
+    """Inside it a standard stream is a pipe that nobody reads."""
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    with open(write_end, "w", encoding="utf-8") as pipe, monkeypatch.context() as patch:
+        patch.setattr(sys, name, pipe)
+        yield
 
 
 @functools.cache

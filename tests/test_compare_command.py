@@ -10,6 +10,7 @@ import eval as eval_command
 from scripts import compare as compare_command
 from tests import commands
 from tests.commands import call
+from tests.training.saved import no_file_longer_than
 
 
 @pytest.fixture
@@ -180,6 +181,13 @@ def test_wrong_input_is_refused(runs, capsys, names, message):
     """One sentence and status 2."""
     assert compare(runs, *names) == 2
     assert message in capsys.readouterr().err
+
+
+def test_a_disk_that_is_full_is_named_with_the_file(runs, capsys):
+    with no_file_longer_than(8192):
+        assert compare(runs, "one", "two") == 2
+    error = capsys.readouterr().err
+    assert ".png cannot be written: File too large." in error and "Traceback" not in error
 
 
 def test_out_is_a_file(runs, capsys):

@@ -255,6 +255,28 @@ def test_differences_name_old_and_new_values_and_see_through_macros_and_defaults
     assert without["train.steps"] == "not given"
 
 
+NEAR = "\nLanguageModel.mixers = (@near/SoftmaxAttention,)\nSoftmaxAttention.window = 4\n"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        (NEAR, NEAR + "near/SoftmaxAttention.window = None", {"near/SoftmaxAttention.window": ("4", "None")}),
+        (NEAR + "near/SoftmaxAttention.window = None", NEAR, {"near/SoftmaxAttention.window": ("None", "4")}),
+        (NEAR, NEAR.replace("= 4", "= 8"), {"SoftmaxAttention.window": ("4", "8")}),
+        (NEAR, NEAR.replace("\nSoftmax", "\nnear/Softmax"), {}),
+        (NEAR + "near/SoftmaxAttention.window = 8", NEAR.replace("= 4", "= 8"), {}),
+        (NEAR.replace("near/", "") + "SoftmaxAttention.qk_norm = False", NEAR.replace("near/", ""), {}),
+    ],
+)
+def test_differences_are_of_what_a_scope_gets_wherever_it_is_bound(load, tmp_path, old, new, expected):
+    """A scoped default hides an unscoped value: a run would go on with parameters of another architecture."""
+    saved = tmp_path / "saved.gin"
+    saved.write_text(load(old).text)
+    found = {each.name: (each.old, each.new) for each in load(new).differences(saved)}
+    assert found == expected
+
+
 def test_flags_may_be_confined_to_one_root(load, tmp_path):
     """eval.py must not let a flag change the model whose parameters it loads."""
     (tmp_path / "saved.gin").write_text(load().text)

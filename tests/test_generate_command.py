@@ -11,7 +11,7 @@ from scripts import generate as generate_command
 from scripts.generate import characters
 from seqmodels.data.tokenizers import ByteTokenizer
 from tests import commands
-from tests.commands import CONFIG, call
+from tests.commands import CONFIG, call, unread
 
 
 @pytest.fixture(autouse=True)
@@ -47,6 +47,13 @@ def test_marks_of_the_tokenizer_are_not_streamed():
     """A mark that later becomes a character would stay on the screen."""
     pieces = list(characters(MarksIncomplete(), iter("é€".encode()), []))
     assert [piece for piece in pieces if piece] == ["é", "€"]
+
+
+def test_a_reader_that_goes_ends_the_text(monkeypatch, capsys):
+    """With the status of any command that its reader leaves; behind `head` a traceback would be shown."""
+    with unread(monkeypatch, "stdout"):
+        assert run("--prompt", "abc") == 141
+    assert capsys.readouterr().err == ""
 
 
 def test_one_seed_one_text(capsys):

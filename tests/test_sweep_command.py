@@ -64,6 +64,11 @@ def command(monkeypatch):
         (["tiny.gin", "--learning-rates=1e-3", "--seeds=0", "--gin.train.seed=1"], "set the same"),
         (["tiny.gin", "--learning-rates=1e-3", "--gin.train.stepz=1"], "did you mean 'steps'?"),
         (["tiny.gin", "--learning-rates=1e-3", "--gin.train.steps=0"], "train.steps = 0 should be"),
+        (
+            ["tiny.gin", "--learning-rates=1e-3", "--gin.train.profile_steps=(9,3)"],
+            "profile_steps = (9, 3)",
+        ),
+        (["tiny.gin", "--learning-rates=1e-3", "--gin.train.evaluate_every=0"], "train.evaluate_every = 0"),
     ],
 )
 def test_a_wrong_call_is_one_sentence_before_anything_slow(

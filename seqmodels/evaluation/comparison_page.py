@@ -63,7 +63,7 @@ def write(
     folder.mkdir(parents=True, exist_ok=True)
     pictures = {name: plots.png(drawn) for name, drawn in comparison_plots.all_of(runs).items()}
     for name, picture in pictures.items():
-        (folder / f"{name}.png").write_bytes(picture)
+        write_whole(folder / f"{name}.png", picture)
     sections = [_Section("Comparison", "", figures_table(runs), NOTES)]
     if found:
         heading = f"Difference to {runs[0].label}"

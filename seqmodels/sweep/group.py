@@ -1,6 +1,7 @@
 """The members of one config: their data, the shapes of their job and their compiled step are shared."""
 
 import contextlib
+import dataclasses
 import fcntl
 import gc
 import time
@@ -26,7 +27,6 @@ from seqmodels.training.evaluator import Evaluator
 from seqmodels.training.interruption import Interruption
 from seqmodels.training.job import Job
 from seqmodels.training.log import Log
-from seqmodels.training.plan import Plan
 from seqmodels.training.profiler import Profiler
 from seqmodels.training.provenance import hyperparameters, record, run_information
 from seqmodels.training.recorder import Recorder
@@ -65,8 +65,12 @@ class Group:
         with hardware.memory_errors(**self.settings.sizes):
             self.job = self.settings.job()
         hardware.set_precision(self.job.model.dtype)
-        self.plan = Plan(
-            self.steps, self.settings.log_every, self.steps, self.steps, None, self.settings.skip_nonfinite
+        self.plan = dataclasses.replace(
+            self.settings.plan(),
+            checkpoint_every=self.steps,
+            evaluate_every=self.steps,
+            profile_steps=None,
+            keep_every=None,
         )
         self._units, _ = startup.units(self.job, self.data)
         self._initial = initial_parameters(self.settings.initial_parameters, self.job)

@@ -13,7 +13,7 @@ from seqmodels.evaluation.learning_rates import Criterion, RateCurve, curve
 from seqmodels.sweep import outcome, table
 from seqmodels.sweep.grid import Member, Recipe
 from seqmodels.sweep.outcome import Outcome
-from seqmodels.training.run_directory import write_whole
+from seqmodels.training.run_directory import check_name, write_whole
 
 SWEEP = "sweep.json"
 
@@ -34,14 +34,14 @@ def check_folder(folder: Path, recipes: Sequence[Recipe]) -> None:
 
     A sweep may grow by rates, seeds and configs; what it has trained must have been trained as asked now.
     """
+    check_name(folder)
     if folder.exists() and not folder.is_dir():
         raise InputError(
             f"--run-dir {folder} is a file; name a directory that is new, empty or a sweep's own."
         )
     if not folder.is_dir():
         return
-    file = folder / SWEEP
-    if not file.is_file():
+    if not (folder / SWEEP).is_file():
         others = sorted(entry.name for entry in folder.iterdir() if not entry.name.startswith("."))
         if others:
             shown = ", ".join(others[:3]) + (", ..." if others[3:] else "")
@@ -50,12 +50,7 @@ def check_folder(folder: Path, recipes: Sequence[Recipe]) -> None:
                 "empty or a sweep's own."
             )
         return
-    try:
-        known = json.loads(file.read_text(encoding="utf-8"))
-        configs = {label: about["config"] for label, about in known["configs"].items()}
-        trained = set(known["members"])
-    except (ValueError, TypeError, KeyError):
-        raise InputError(f"{file} is damaged; name another --run-dir.") from None
+    configs, trained = _known(folder, "config")
     missing = sorted(trained - {member.name for recipe in recipes for member in recipe.members})
     if missing:
         shown = ", ".join(missing[:2]) + (", ..." if missing[2:] else "")
@@ -68,6 +63,21 @@ def check_folder(folder: Path, recipes: Sequence[Recipe]) -> None:
             raise InputError(
                 f"--run-dir {folder} holds another sweep, in which {recipe.label} had other settings; name "
                 "another directory."
+            )
+
+
+def check_data(folder: Path, entries: Sequence[Entry], ended: dict[Member, Outcome]) -> None:
+    """Raises InputError where members that are done were trained on other data than a config has now."""
+    if not ended:
+        return
+    fingerprints, _ = _known(folder, "data")
+    for entry in entries:
+        begun = fingerprints.get(entry.recipe.label, entry.data)
+        if begun != entry.data and any(member in ended for member in entry.recipe.members):
+            raise InputError(
+                f"--run-dir {folder} has members of {entry.recipe.label} that were trained on other data: "
+                f"their fingerprint was {begun} and is now {entry.data}; restore the data, or name another "
+                "directory."
             )
 
 
@@ -105,7 +115,7 @@ def write_tables(
         return []
     title = _title(entries, ended, criterion)
     picture = plots.png(plots_sweep.learning_rates(drawn, textwrap.fill(title, 72)))
-    (folder / "sweep.png").write_bytes(picture)
+    write_whole(folder / "sweep.png", picture)
     tables, remarks = (table.rates(drawn), table.choices(drawn)), table.remarks(drawn)
     failures = [f"{member.name}: {each.failed}" for member, each in ended.items() if each.failed]
     text = [f"# {title}", ""]
@@ -118,6 +128,18 @@ def write_tables(
     for rows in tables:
         shown += [*table.as_text(rows), ""]
     return shown + [line for remark in remarks for line in textwrap.wrap(remark, table.WIDTH)]
+
+
+def _known(folder: Path, fact: str) -> tuple[dict[str, str], set[str]]:
+    """What sweep.json says: a fact of each config by its label, and the names of the members."""
+    file = folder / SWEEP
+    try:
+        known = json.loads(file.read_text(encoding="utf-8"))
+        return {label: about[fact] for label, about in known["configs"].items()}, set(known["members"])
+    except (ValueError, TypeError, KeyError, AttributeError):
+        raise InputError(f"{file} is damaged; name another --run-dir.") from None
+    except OSError as error:
+        raise InputError(f"{file} cannot be read: {error.strerror}.") from None
 
 
 def _title(entries: Sequence[Entry], ended: dict[Member, Outcome], criterion: Criterion) -> str:

@@ -14,7 +14,6 @@ from seqmodels.sweep.progress import SweepProgress
 from seqmodels.sweep.results import Entry
 from seqmodels.training.hardware import cores
 from seqmodels.training.lock import Lock
-from seqmodels.training.plan import Plan
 from seqmodels.training.settings import configured
 
 
@@ -47,6 +46,7 @@ def sweep(
     with Lock(folder):
         entries, criterion = _entries(recipes)
         ended = results.outcomes(folder, recipes)
+        results.check_data(folder, entries, ended)
         results.write_summary(folder, entries, ended, criterion)
         left = [(each, [member for member in each.members if member not in ended]) for each in recipes]
         try:
@@ -105,7 +105,7 @@ def _entries(recipes: Sequence[Recipe]) -> tuple[list[Entry], Criterion]:
     for each in recipes:
         config.load([each.file], each.flags)
         settings = configured()
-        Plan(settings.steps, settings.log_every, settings.steps, None, None)  # refuses what cannot be
+        settings.plan()  # refuses what cannot be, also where a member makes no use of it
         data = settings.data
         if kinds and data.kind not in kinds:
             first, label = next(iter(kinds.items()))

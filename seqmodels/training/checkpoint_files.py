@@ -7,6 +7,8 @@ import hashlib
 from collections.abc import Collection
 from pathlib import Path
 
+from seqmodels.errors import InputError
+
 LIST = "SHA256SUMS"
 
 
@@ -17,8 +19,14 @@ def write_list(directory: Path) -> None:
 
 
 def has_list(directory: Path) -> bool:
-    """Whether the files are listed; earlier versions listed none."""
-    return (directory / LIST).is_file()
+    """Whether the files are listed; earlier versions listed none.
+
+    Raises InputError where the directory cannot be read.
+    """
+    try:
+        return (directory / LIST).is_file()
+    except OSError as error:
+        raise InputError(f"{directory} cannot be read: {error.strerror}.") from None
 
 
 def damage(directory: Path, items: Collection[str] | None = None) -> str | None:
@@ -28,9 +36,9 @@ def damage(directory: Path, items: Collection[str] | None = None) -> str | None:
         directory: of the checkpoint.
         items: of these the files are read, and those beside the items; by default all.
     """
-    if not has_list(directory):
-        return f"{LIST} is missing"
     try:
+        if not (directory / LIST).is_file():
+            return f"{LIST} is missing"
         listed, rest = _read_list(directory)
         present = set(_names(directory))
         if rest or "" in listed:

@@ -171,11 +171,13 @@ class Checkpoints:
         if jax.process_index() > 0 or not self._directory.is_dir():
             return
         for path in sorted(self._directory.iterdir()):
-            step, _, rest = path.name.partition(".")
-            if not step.isdecimal() or rest == "" or path.name.endswith(DAMAGED):
-                continue
+            step, _, _ = path.name.partition(".")
+            unfinished = path.name.startswith(f"{step}{UNFINISHED}")  # the library adds to the name
+            left = unfinished or path.name == f"{step}{DELETED}"
+            if not (step.isdecimal() and left and path.is_dir()):
+                continue  # whatever else lies here is the user's
             shutil.rmtree(path, ignore_errors=True)
-            if not path.name.endswith(DELETED):
+            if unfinished:
                 say(
                     f"checkpoint {step} is skipped: the run was stopped in its save; what it left is removed."
                 )
@@ -198,12 +200,18 @@ class Checkpoints:
 
 
 def steps(directory: Path) -> list[int]:
-    """The steps that have a finished checkpoint, ascending; unfinished ones have other names."""
-    if not directory.is_dir():
+    """The steps that have a finished checkpoint, ascending; unfinished ones have other names.
+
+    Raises InputError where the directory cannot be read.
+    """
+    try:
+        return sorted(
+            int(entry.name) for entry in directory.iterdir() if entry.name.isdecimal() and entry.is_dir()
+        )
+    except (FileNotFoundError, NotADirectoryError):
         return []
-    return sorted(
-        int(entry.name) for entry in directory.iterdir() if entry.name.isdecimal() and entry.is_dir()
-    )
+    except OSError as error:
+        raise InputError(f"{directory} cannot be read: {error.strerror}.") from None
 
 
 def restore_params(run: RunDirectory, step: int | str, abstract: Any) -> tuple[int, Any]:
@@ -219,7 +227,7 @@ def restore_params(run: RunDirectory, step: int | str, abstract: Any) -> tuple[i
         (step, params).
 
     Raises:
-        InputError: no such checkpoint, a damaged one, or one of another model.
+        InputError: no such checkpoint, one that is damaged or cannot be read, or one of another model.
     """
     chosen = _choose(run, step)
     one_device = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])

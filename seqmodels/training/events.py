@@ -35,9 +35,11 @@ class EventFile:
     """
 
     def __init__(self, directory: Path, step: int, lines: Iterable[dict[str, Any]]):
-        # A name has the second of the start; starts within a second are told apart, and ordered, by number.
-        number = len(list(directory.glob("events.out.tfevents.*")))
-        name = f"events.out.tfevents.{int(time.time()):010}.{socket.gethostname()}.{number}"
+        # The reader takes files by name: each has a later second than all before it, also where two starts
+        # fall into one second or the clock was set back.
+        names = (file.name.split(".")[3] for file in directory.glob("events.out.tfevents.*"))
+        newest = max((int(second) for second in names if second.isdecimal()), default=0)
+        name = f"events.out.tfevents.{max(int(time.time()), newest + 1):010}.{socket.gethostname()}"
         self._file = open(directory / name, "xb", buffering=0)  # noqa: SIM115 (closed by close)
         self._write(time.time(), file_version="brain.Event:2")
         start = event_pb2.SessionLog(status=event_pb2.SessionLog.SessionStatus.Value("START"))

@@ -17,11 +17,15 @@ def read(path: Path) -> list[dict[str, Any]]:
     """All whole lines; a last line that a kill cut short is left out. No file: no lines.
 
     Raises:
-        InputError: a whole line is not one of those described above.
+        InputError: a whole line is not one of those described above, or the file cannot be read.
     """
-    if not path.exists():
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
         return []
-    *lines, rest = path.read_bytes().split(b"\n")
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}.") from None
+    *lines, rest = content.split(b"\n")
     found = [_decode(line, f"{path}:{n}") for n, line in enumerate(lines, 1)]
     try:
         return [*found, _decode(rest, str(path))]  # whole but for what was being added to it

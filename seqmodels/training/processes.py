@@ -85,7 +85,8 @@ def agreement() -> Iterator[None]:
 
 def check_same(what: str, value: str) -> None:
     """Raises InputError in all processes unless all pass the same value."""
-    digests = _gather_texts(hashlib.blake2b(value.encode(), digest_size=16).hexdigest())
+    digest = hashlib.blake2b(value.encode(errors="surrogatepass"), digest_size=16)  # a path may not be UTF-8
+    digests = _gather_texts(digest.hexdigest())
     others = [number for number, digest in enumerate(digests) if digest != digests[0]]
     if others:
         listed = ", ".join(map(str, others))
@@ -130,14 +131,15 @@ def _leave(error: BaseException) -> None:
     except BaseException:
         traceback.print_exc()
         status = 1
-    sys.stdout.flush()
-    sys.stderr.flush()
+    with contextlib.suppress(OSError):
+        sys.stdout.flush()
+        sys.stderr.flush()
     os._exit(status)
 
 
 def _gather_texts(text: str) -> list[str]:
     """The texts of all processes, by number."""
-    encoded = text.encode()[:LONGEST_MESSAGE].ljust(LONGEST_MESSAGE, b"\0")
+    encoded = text.encode(errors="backslashreplace")[:LONGEST_MESSAGE].ljust(LONGEST_MESSAGE, b"\0")
     rows = _gather(np.frombuffer(encoded, np.uint8))
     return [row.tobytes().rstrip(b"\0").decode(errors="ignore") for row in rows]
 

@@ -21,10 +21,11 @@ class RunDirectory:
     """The directory of an existing run, to read from or to go on in.
 
     Raises:
-        InputError: there is no run at this path.
+        InputError: there is no run at this path, or it is not UTF-8.
     """
 
     def __init__(self, path: str | os.PathLike):
+        check_name(path)
         self.path = Path(path).absolute()
         if not os.path.isdir(self.path):
             raise InputError(f"there is no run directory {path}.")
@@ -100,6 +101,7 @@ def is_run(path: Path) -> bool:
 
 def check_free(path: Path) -> None:
     """Raises InputError unless a new run can start at `path`: it may hold nothing that is not ours."""
+    check_name(path)
     if os.path.exists(path) and not os.path.isdir(path):
         raise InputError(f"--run-dir {path} is a file; name a directory that is new, empty or a run's own.")
     if os.path.isdir(path) and not is_run(path):
@@ -112,15 +114,23 @@ def check_free(path: Path) -> None:
             )
 
 
-def write_whole(path: Path, text: str) -> None:
-    """Writes a text file through a hidden partial one, so that it is never seen half written.
+def check_name(path: str | os.PathLike) -> None:
+    """Raises InputError where the path of a run is not UTF-8: what writes its checkpoints takes no other."""
+    try:
+        os.path.abspath(path).encode()
+    except UnicodeEncodeError:
+        raise InputError(f"{path}: the path of a run directory should be UTF-8 text; name another.") from None
+
+
+def write_whole(path: Path, content: str | bytes) -> None:
+    """Writes a file, text as UTF-8, through a hidden partial one, so that it is never seen half written.
 
     Raises InputError where it cannot be written: the disk is full, or the directory read-only.
     """
     partial = path.with_name(f".{path.name}.partial")
     try:
-        with open(partial, "w", encoding="utf-8") as file:
-            file.write(text)
+        with open(partial, "wb") as file:
+            file.write(content.encode() if isinstance(content, str) else content)
             file.flush()
             os.fsync(file.fileno())
         partial.replace(path)

@@ -8,6 +8,7 @@ from seqmodels.errors import InputError
 from seqmodels.language_model import ModelClass
 from seqmodels.training.job import DataSource, Job, make_job
 from seqmodels.training.optimizers import Optimizer
+from seqmodels.training.plan import Plan
 
 
 @gin.register("train")
@@ -63,6 +64,10 @@ class Settings:
     def sizes(self) -> dict[str, int]:
         """Those of a batch, by name."""
         return {name: getattr(self, name) for name in ("batch_size", "row_length", "accumulation")}
+
+    def plan(self) -> Plan:
+        """When a run of these settings does what. Errors as `Plan`."""
+        return Plan(**{field.name: getattr(self, field.name) for field in dataclasses.fields(Plan)})
 
     def job(self) -> Job:
         """The job of these settings; their data is prepared. Errors as `make_job`."""

@@ -54,15 +54,7 @@ def train(
     if settings.allow_changes:
         loaded = config.rebind(loaded, ["train.allow_changes = False"])  # consent is given anew at each start
     data, steps, evaluate_every = settings.data, settings.steps, settings.evaluate_every
-    plan = Plan(
-        steps,
-        settings.log_every,
-        settings.checkpoint_every,
-        evaluate_every,
-        settings.profile_steps,
-        settings.skip_nonfinite,
-        settings.keep_every,
-    )
+    plan = settings.plan()
     hardware.check_platform()
     primary = jax.process_index() == 0
     say = print if primary else _silent

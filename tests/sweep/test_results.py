@@ -10,6 +10,7 @@ from seqmodels.sweep import results
 from seqmodels.sweep.grid import Member, Recipe
 from seqmodels.sweep.outcome import Outcome
 from seqmodels.sweep.results import Entry
+from tests.training.saved import no_file_longer_than
 
 RECALL, TEXT = CRITERIA["recall"], CRITERIA["text"]
 
@@ -53,6 +54,12 @@ def test_the_table_fits_100_columns_and_says_what_counts(tmp_path):
     assert (tmp_path / "sweep.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_a_picture_that_the_disk_does_not_take_is_one_sentence(tmp_path):
+    entries = [entry("a")]
+    with no_file_longer_than(4096), pytest.raises(InputError, match=r"sweep\.png cannot be written: "):
+        results.write_tables(tmp_path, entries, outcomes(entries, TEXT, [2.2]), TEXT)
+
+
 def test_text_has_no_threshold_to_solve(tmp_path):
     entries = [entry("a")]
     lines = results.write_tables(tmp_path, entries, outcomes(entries, TEXT, [2.2, 2.1, 2.3, None]), TEXT)
@@ -89,6 +96,18 @@ def test_a_sweep_may_grow_and_is_not_mistaken_for_another(tmp_path):
     ):
         with pytest.raises(InputError, match=said):
             results.check_folder(tmp_path, [other.recipe])
+
+
+def test_members_that_are_done_tie_a_sweep_to_their_data(tmp_path):
+    """Figures on two texts would stand in one median as if they compared."""
+    known = [entry("a"), entry("b")]
+    results.check_data(tmp_path, known, {})
+    results.write_summary(tmp_path, known, outcomes(known[:1], RECALL, [0.2]), RECALL)
+    now = [entry("a", seeds=(0, 1, 2)), entry("b")._replace(data="def"), entry("c")]
+    ended = outcomes(now, RECALL, [0.2])
+    results.check_data(tmp_path, now, ended)
+    with pytest.raises(InputError, match=r"members of a .* other data: .* was abc and is now def"):
+        results.check_data(tmp_path, [now[0]._replace(data="def"), *now[1:]], ended)
 
 
 def test_a_folder_with_something_else_is_left_alone(tmp_path):

@@ -1,6 +1,8 @@
 """For tests of checkpoints: states whose content tells their step, saved and restored, and full disks."""
 
 import contextlib
+import errno
+import os
 import resource
 import signal
 from collections.abc import Iterator
@@ -9,6 +11,7 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from seqmodels.training.checkpoints import Checkpoints, Restored
 from seqmodels.training.run_directory import RunDirectory
@@ -89,3 +92,22 @@ def no_file_longer_than(size: int) -> Iterator[None]:
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
         signal.signal(signal.SIGXFSZ, ignored)
+
+
+@contextlib.contextmanager
+def closed(folder: Path) -> Iterator[None]:
+    """As for a user without rights on a folder, which tests that run as root cannot be."""
+
+    def refusing(name, call):
+        def called(path, *arguments, **options):
+            at = Path(path) if isinstance(path, Path | str) else None
+            if at is not None and folder == (at if name == "listdir" else at.parent):
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), os.fspath(path))
+            return call(path, *arguments, **options)
+
+        return called
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("listdir", "stat"):
+            patch.setattr(os, name, refusing(name, getattr(os, name)))
+        yield

@@ -10,7 +10,17 @@ import pytest
 from seqmodels.errors import InputError
 from seqmodels.training import checkpoint_files
 from seqmodels.training.checkpoints import Checkpoints, restore_params, steps
-from tests.training.saved import abstract, content, empty_run, files, restore, same_bits, save, state_at
+from tests.training.saved import (
+    abstract,
+    closed,
+    content,
+    empty_run,
+    files,
+    restore,
+    same_bits,
+    save,
+    state_at,
+)
 
 
 @pytest.fixture
@@ -135,3 +145,15 @@ def test_parameters_alone_need_no_optimizer_state_and_are_checked(run):
     remove_the_list(run, 2)
     with pytest.raises(InputError, match="2 is damaged: the content of params differs from its checksum"):
         restore_params(run, 2, abstract().params)
+
+
+def test_checkpoints_that_may_not_be_read_are_named_in_a_sentence(run):
+    save(run, 2, 4)
+    with closed(run.checkpoints), pytest.raises(InputError, match=r"/checkpoints cannot be read: Permission"):
+        steps(run.checkpoints)
+    with closed(run.checkpoints / "4"):
+        with pytest.raises(InputError, match=r"/checkpoints/4 cannot be read: Permission denied"):
+            restore_params(run, 4, abstract().params)
+        restored, (said,) = restore(run)
+    assert restored.step == 2
+    assert said.startswith("checkpoint 4 is damaged and skipped (") and "cannot be read: Permission" in said

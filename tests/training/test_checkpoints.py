@@ -1,5 +1,7 @@
 """Checkpoints: what is written comes back to the bit, a failed save costs no other, what is best is kept."""
 
+import shutil
+
 import jax
 import jax.numpy as jnp
 import pytest
@@ -176,6 +178,19 @@ def test_a_save_that_was_cut_off_is_skipped_with_a_sentence_and_its_rest_removed
         "checkpoint 8 is skipped",
     ]
     assert {path.name for path in run.checkpoints.iterdir()} == {"2", "4"}
+
+
+def test_what_a_user_put_beside_the_checkpoints_stays(run):
+    """A copy made by hand is the last place to lose: only what a stopped save leaves is removed."""
+    save(run, 2, 4)
+    for name in ("2.backup", "4.copy", "4.damaged"):
+        shutil.copytree(run.checkpoints / "2", run.checkpoints / name)
+    (run.checkpoints / "4.txt").touch()
+    (run.checkpoints / "6.unfinished").touch()
+    before = sorted(run.checkpoints.rglob("*"))
+    restored, said = restore(run)
+    assert restored.step == 4 and said == []
+    assert sorted(run.checkpoints.rglob("*")) == before
 
 
 def test_rows_that_do_not_spread_over_the_devices_are_refused_with_numbers_that_do():

@@ -44,6 +44,22 @@ def test_three_starts_of_a_run_give_each_step_once(tmp_path):
     assert len(list(tmp_path.iterdir())) == 3
 
 
+def test_starts_under_a_clock_that_was_set_back_give_each_step_once(tmp_path, monkeypatch):
+    """The reader takes files by name: one named before its predecessor has its steps dropped by that one."""
+    (tmp_path / "events.out.tfevents.copy").touch()  # a user's
+    clock = [1_700_000_000.0]
+    monkeypatch.setattr("seqmodels.training.events.time.time", lambda: clock[0])
+    monkeypatch.setattr("seqmodels.training.events.socket.gethostname", lambda: f"host{clock[0]:.0f}")
+    for step in range(12):
+        events = start(tmp_path, step)
+        write(events, step + 1)
+        events.close()
+        clock[0] -= 86_400
+    (tmp_path / "events.out.tfevents.copy").unlink()
+    found, _ = curves(tmp_path)
+    assert found["train/loss"] == [(step, float(step)) for step in range(1, 13)]
+
+
 def test_texts_and_the_table_of_runs_go_into_the_same_file(tmp_path):
     """The library's own writer of hyperparameters opens a second run beside this one."""
     events = start(tmp_path, 0)

@@ -122,3 +122,10 @@ def test_a_damaged_line_is_refused_with_its_place(tmp_path, line):
     path.write_text(f"{whole}\n{line}\n", errors="surrogateescape")
     with pytest.raises(InputError, match=r"metrics\.jsonl:2 is damaged"):
         read(path)
+
+
+def test_a_file_that_cannot_be_read_is_named_in_a_sentence(tmp_path):
+    """A folder in its place stands for rights that are missing, which root always has."""
+    (tmp_path / "metrics.jsonl").mkdir()
+    with pytest.raises(InputError, match=r"metrics\.jsonl cannot be read: Is a directory\."):
+        read(tmp_path / "metrics.jsonl")

@@ -15,7 +15,7 @@ import eval as eval_command
 from scripts import generate as generate_command
 from seqmodels.errors import InputError
 from seqmodels.training.checkpoints import steps
-from seqmodels.training.processes import joined
+from seqmodels.training.processes import agreement, check_same, joined
 from seqmodels.training.run_directory import RunDirectory
 from tests.commands import call
 from tests.small_run import ROOT, environment, train_process, write_config
@@ -205,3 +205,10 @@ def test_variables_that_make_no_sense_are_refused(monkeypatch, variables, messag
         monkeypatch.setenv(name, value)
     with pytest.raises(InputError, match=message), joined():
         pytest.fail("no process was joined")
+
+
+def test_a_path_that_is_not_utf_8_can_be_compared_and_named():
+    """Such a path of --run-dir ended in a traceback before it could be refused."""
+    check_same("the command", "runs/\udcff")
+    with pytest.raises(InputError, match="no run"), agreement():
+        raise InputError("runs/\udcff holds no run.")

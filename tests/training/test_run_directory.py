@@ -1,5 +1,8 @@
 """Run directories: what may be used."""
 
+import os
+from pathlib import Path
+
 import pytest
 
 from seqmodels.errors import InputError
@@ -42,6 +45,18 @@ def test_what_is_no_run_cannot_be_opened(tmp_path):
         RunDirectory(tmp_path / "none")
     with pytest.raises(InputError, match=r"has no config\.gin"):
         RunDirectory(tmp_path)
+
+
+def test_a_path_that_is_not_utf_8_is_refused_before_the_first_checkpoint_is_due(tmp_path, monkeypatch):
+    """What writes checkpoints cannot take it, and the updates up to there would be lost."""
+    path = Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff"))
+    for use in (check_free, RunDirectory):
+        with pytest.raises(InputError, match="should be UTF-8 text; name another"):
+            use(path)
+    path.mkdir()
+    monkeypatch.chdir(path)
+    with pytest.raises(InputError, match="should be UTF-8 text"):
+        check_free("run")
 
 
 def test_a_file_that_cannot_be_written_is_named_and_the_old_one_stays(tmp_path):
