@@ -8,6 +8,7 @@ import struct
 import pytest
 
 import eval as eval_command
+from seqmodels.evaluation import progress
 from tests import commands
 from tests.commands import call
 
@@ -21,6 +22,26 @@ def text_run(tmp_path):
 @pytest.fixture
 def recall_run():
     return commands.recall_run()
+
+
+@pytest.fixture(autouse=True)
+def every_batch_is_counted_on_before(monkeypatch):
+    """In every test here: a bar that ends early, or never, is a time left that is false."""
+    begins_pass, passes = progress.begins_pass, []
+
+    def counting(batches):
+        advance, counts = begins_pass(batches), {"expected": batches, "made": 0}
+        passes.append(counts)
+
+        def advance_and_count():
+            counts["made"] += 1
+            advance()
+
+        return advance_and_count
+
+    monkeypatch.setattr(progress, "begins_pass", counting)
+    yield
+    assert all(counts["made"] == counts["expected"] > 0 for counts in passes), passes
 
 
 def summary(run):

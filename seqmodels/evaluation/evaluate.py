@@ -14,7 +14,7 @@ from seqmodels import accounting
 from seqmodels.data.corpora import Corpus
 from seqmodels.data.text import Text, text_of
 from seqmodels.errors import InputError
-from seqmodels.evaluation import artifacts, event_file, report
+from seqmodels.evaluation import artifacts, event_file, progress, report
 from seqmodels.evaluation.byte_model import ByteModel
 from seqmodels.evaluation.model_scorer import ModelScorer
 from seqmodels.evaluation.perplexity import Perplexity
@@ -77,7 +77,8 @@ def evaluate(
     scorer = ModelScorer(trained.graphdef, trained.params)
     text = text_of(trained.data)
     known = {"training_length": training_length, "training_store": None if text is None else text.train}
-    results = measure(names, scorer, data, FULL, **sizes, **known, per_token=per_token)
+    with progress.showing(len(names)):
+        results = measure(names, scorer, data, FULL, **sizes, **known, per_token=per_token)
     for name in names:
         if name not in results:
             streams = name == "ngram_hits" and known["training_store"] is None

@@ -48,7 +48,8 @@ class Contexts:
             for first in range(0, count, size):
                 yield scorer.nll(*(array[first : first + size] for array in rows)), None
 
-        return np.concatenate([values for values, _ in in_flight(scored())])[:count].astype(np.float64)
+        parts = [values for values, _ in in_flight(scored(), count, size)]
+        return np.concatenate(parts)[:count].astype(np.float64)
 
     def mean(self, values: np.ndarray, places: Places) -> Estimate:
         """Of values at places, [n] both, with its interval over documents."""
@@ -118,6 +119,6 @@ def nll_at(
             yield scorer.logits(inputs[rows, :width] * seen, seen, at), part
 
     nll = np.empty(len(rising))
-    for logits, part in in_flight(scored()):
+    for logits, part in in_flight(scored(), len(rising), batch_size):
         nll[part] = nll_of_logits(logits[: len(part), 0], targets[part])
     return nll

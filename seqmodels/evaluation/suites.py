@@ -15,6 +15,7 @@ from seqmodels.evaluation import (
     ngram_hits,
     perplexity,
     positions,
+    progress,
     recall,
     repeat,
 )
@@ -181,6 +182,7 @@ def _in_turn(
 ) -> dict[str, Any]:
     """`results`, filled with what each measure gives; without those that give None."""
     for name in names:
+        progress.begins(name)
         result = measures[name]()
         if result is not None:
             results[name] = result
