@@ -5,10 +5,14 @@ import json
 import shutil
 import struct
 
+import jax
+import numpy as np
 import pytest
+from jax.sharding import AxisType
 
 import eval as eval_command
 from seqmodels.evaluation import progress
+from seqmodels.training import job
 from tests import commands
 from tests.commands import call
 
@@ -48,12 +52,12 @@ def summary(run):
     return json.loads((run / "eval" / "2" / "summary.json").read_text())
 
 
-def events(run):
-    """{tag: [(step, value)]} of all event files under RUN/eval, as TensorBoard reads them."""
+def events(folder):
+    """{tag: [(step, value)]} of all event files in a folder, as TensorBoard reads them."""
     from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
 
     found = {}
-    for file in (run / "eval").glob("events.out.tfevents.*"):
+    for file in folder.glob("events.out.tfevents.*"):
         for event in EventFileLoader(str(file)).Load():
             for value in event.summary.value:
                 found.setdefault(value.tag, []).append((event.step, value))
@@ -124,16 +128,16 @@ def test_pairs_of_a_training_text_that_streams_are_not_counted(text_run, monkeyp
 def test_second_call_replaces_and_another_suite_adds(text_run):
     """Two event files of one evaluation draw each point twice; a new suite must not erase the others."""
     assert call(eval_command, text_run) == 0
-    first = events(text_run)
+    first = events(text_run / "eval")
     assert len(first["eval/bits_per_byte"]) == 1
     step, _ = first["eval/bits_per_byte"][0]
     assert step == summary(text_run)["tokens_seen"]
     assert first["eval/positions"][0][1].tensor.string_val[2].startswith(b"\x89PNG")
     assert call(eval_command, text_run) == 0
-    assert {tag: len(points) for tag, points in events(text_run).items()} == dict.fromkeys(first, 1)
+    assert {tag: len(points) for tag, points in events(text_run / "eval").items()} == dict.fromkeys(first, 1)
     assert call(eval_command, text_run, "--suite", "stateful,strided", "--step", "best") == 0
     assert {"perplexity", "stateful", "strided"} <= set(summary(text_run)["suites"])
-    assert set(events(text_run)) == {*first} | {
+    assert set(events(text_run / "eval")) == {*first} | {
         f"eval/{name}_{protocol}"
         for name in ("loss", "bits_per_byte", "perplexity", "tokens_scored")
         for protocol in ("stateful", "strided")
@@ -145,6 +149,43 @@ def test_settings_of_the_evaluation_can_be_given(text_run):
     flags = ("--gin.evaluate.row_length=32", "--gin.evaluate.batch_size=3", "--suite=perplexity")
     assert call(eval_command, text_run, *flags) == 0
     assert summary(text_run)["suites"]["perplexity"]["protocol"] == "disjoint(32)"
+
+
+@pytest.mark.parametrize("of", ["text", "recall"])
+def test_what_training_evaluates_gives_the_figures_that_it_logged(monkeypatch, of):
+    """To the last digit on one device; and it must not pass for the full evaluation, nor take its place."""
+    one = {"axis_types": (AxisType.Auto,), "devices": jax.devices()[:1]}
+    monkeypatch.setattr(job, "make_mesh", lambda: jax.make_mesh((1,), ("rows",), **one))
+    commands.text_run()  # writes the text
+    config = commands.text_config() if of == "text" else commands.CONFIG.format(data="RecallAtDistance")
+    run = commands.train(f"one_device_{of}", config)
+    assert call(eval_command, run, "--gin.evaluate.scope=scheduled") == 0
+    found = json.loads((run / "eval/2/scheduled/summary.json").read_text())["suites"]
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    logged = {tag: value for line in lines for tag, value in line.items() if tag.startswith("eval/")}
+    shown = events(run / "eval/2/scheduled")
+    assert {tag: shown[tag][0][1].tensor.float_val[0] for tag in logged} == {
+        tag: np.float32(value) for tag, value in logged.items()
+    }
+    assert all(suite["scope"] == "scheduled" and suite["split"] == "validation" for suite in found.values())
+    if of == "text":
+        assert found["perplexity"]["nll"]["value"] == logged["eval/loss"]
+        assert found["perplexity"]["bits_per_byte"]["value"] == logged["eval/bits_per_byte"]
+    else:
+        assert found["recall"]["by_delay"]["area"]["value"] == logged["eval/recall_area"]
+    assert not (run / "eval/2/summary.json").exists()
+    assert not list((run / "eval").glob("events*"))
+
+
+def test_training_text_by_name(text_run, capsys):
+    """It tells memorising from learning; its bits per byte beside those of a byte model made of it do not."""
+    assert call(eval_command, text_run, "--gin.evaluate.split=train", "--suite=perplexity") == 0
+    assert "step 2, train" in capsys.readouterr().out
+    found = json.loads((text_run / "eval/2/train/summary.json").read_text())["suites"]
+    data = json.loads((text_run / "run.json").read_text())["data"]
+    assert found["perplexity"]["bytes_scored"] == data["train_bytes"] != data["validation_bytes"]
+    assert found["perplexity"]["split"] == found["positions"]["split"] == "train"
+    assert "byte_models" not in found["perplexity"]
 
 
 def test_recall_run(recall_run, capsys):
@@ -171,7 +212,7 @@ def test_recall_run(recall_run, capsys):
     )
     for name in ("recall", "recall_map", "recalled_bits", "recall_answers"):
         assert is_picture(recall_run / "eval" / "2" / f"{name}.png")
-        assert events(recall_run)[f"eval/{name}"]
+        assert events(recall_run / "eval")[f"eval/{name}"]
     printed = capsys.readouterr().out.splitlines()
     assert max(len(line) for line in printed if "written" not in line and "evaluating" not in line) <= 100
     assert any(line.startswith("recall capacity") for line in printed)
@@ -185,6 +226,15 @@ def test_recall_run(recall_run, capsys):
         (["--step", "newest"], "no checkpoint of step newest"),
         (["--gin.train.steps=3"], "only evaluate and what it refers to"),
         (["--gin.evaluate.rows=3"], "rows"),
+        (
+            ["--gin.evaluate.split=test"],
+            "evaluate.split is 'test'; for text data it must be one of validation",
+        ),
+        (["--gin.evaluate.scope=all"], "evaluate.scope is 'all'; it must be one of full, scheduled"),
+        (
+            ["--gin.evaluate.split=train", "--gin.evaluate.corpus=@TextFiles()"],
+            "leave evaluate.corpus out",
+        ),
         (["--gin.evaluate.row_length=0"], "evaluate.row_length = 0"),
         (["--gin.evaluate.row_length=1000000000000"], "evaluate.row_length = 1000000000000 tokens take"),
         (["--gin.evaluate.batch_size='many'"], "batch_size"),

@@ -117,6 +117,9 @@ def stateful(
     The documents are laid end to end in batch_size lanes; the segment ids say where one ends, which empties
     the state. Attention needs batch_size caches as long as the longest document.
     """
+    if window < 1:
+        raise InputError(f"windows of {window}: a window holds at least 1 input")
+    check_stateful(scorer, store, tokenizer, max_tokens)
     source = _checked(scorer, store, tokenizer, start_token, max_tokens)
     inputs = source.inputs
     whole = Windows(np.arange(len(inputs)), np.zeros_like(inputs), inputs, np.zeros_like(inputs))
@@ -134,6 +137,18 @@ def stateful(
     about = {"protocol": f"stateful({window})", "window": window, "stride": None, "dtype": scorer.dtype}
     values = in_flight(scored(), rows.tokens.shape[1], window)
     return _figures(source, values, per_token, **about, carried=_carried(scorer, int(inputs.max())))
+
+
+def check_stateful(scorer, store, tokenizer, max_tokens: int | None) -> None:
+    """Raises InputError where a document is longer than the model has positions."""
+    if scorer.max_positions is None:
+        return
+    longest = int(documents(store, tokenizer, max_tokens=max_tokens).inputs.max(initial=0))
+    if longest > scorer.max_positions:
+        raise InputError(
+            f"the suite stateful carries each document to its end, and the longest one's {longest:,} inputs "
+            f"do not fit into the model's {scorer.max_positions:,} positions: leave it out of --suite."
+        )
 
 
 def _carried(scorer, longest: int) -> str:
