@@ -2,6 +2,7 @@
 
 import csv
 import json
+import os
 import shutil
 import struct
 
@@ -246,6 +247,26 @@ def test_what_is_wrong_is_said_in_one_sentence(text_run, capsys, arguments, mess
     error = capsys.readouterr().err
     assert message in error
     assert "Traceback" not in error
+
+
+def test_a_folder_that_cannot_be_written_is_refused_before_the_evaluation(text_run, monkeypatch, capsys):
+    """Its figures would be lost after all the time that they took."""
+    access = os.access
+    for given in ("", "eval", "eval/2"):
+        (text_run / given).mkdir(exist_ok=True)
+        denied = text_run / given
+        monkeypatch.setattr(
+            os, "access", lambda path, mode, denied=denied: path != denied and access(path, mode)
+        )
+        assert call(eval_command, text_run, "--suite=perplexity") == 2
+        error = capsys.readouterr().err
+        assert f"cannot be written: {denied} is read-only or no directory" in error, given
+    monkeypatch.setattr(os, "access", access)
+    shutil.rmtree(text_run / "eval")
+    (text_run / "eval").write_text("")
+    assert call(eval_command, text_run, "--suite=perplexity") == 2
+    printed = capsys.readouterr()
+    assert "eval is read-only or no directory" in printed.err and "evaluating" not in printed.out
 
 
 def test_no_run_directory(tmp_path, capsys):
