@@ -87,3 +87,15 @@ def text_config():
 @functools.cache
 def recall_run():
     return train("recall", CONFIG.format(data="RecallAtDistance"))
+
+
+def events(folder):
+    """{tag: [(step, value)]} of all event files in a folder, as TensorBoard reads them."""
+    from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
+
+    found = {}
+    for file in folder.glob("events.out.tfevents.*"):
+        for event in EventFileLoader(str(file)).Load():
+            for value in event.summary.value:
+                found.setdefault(value.tag, []).append((event.step, value))
+    return found

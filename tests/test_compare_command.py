@@ -87,11 +87,16 @@ def test_what_differs_is_flagged(runs, capsys):
     more = {"total": round(known["parameters"]["total"] * 1.03)}
     change(runs / "two", parameters=more, data={**known["data"], "fingerprint": "other"})
     config = runs / "two" / "operative.gin"
-    config.write_text(config.read_text().replace("train.seed = 0", "train.seed = 1"))
+    text = config.read_text().replace("train.seed = 0", "train.seed = 1")
+    text = text.replace("LinearAttention.conv_width = None", "LinearAttention.conv_width = 4")
+    config.write_text(text.replace("LinearAttention.", "scope/LinearAttention."))
     assert compare(runs, "one", "two") == 0
-    assert "differ in what should be equal: parameters within 2%, data, seed." in capsys.readouterr().out
+    assert (
+        "differ in what should be equal: parameters within 2%, data, seed, conv width."
+        in capsys.readouterr().out
+    )
     page = (runs / "page" / "comparison.html").read_text()
-    assert page.count("DIFFERS") == page.count('<tr class="differs">') == 3
+    assert page.count("DIFFERS") == page.count('<tr class="differs">') == 4
 
 
 def test_two_percent_are_equal(runs, capsys):

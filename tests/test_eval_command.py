@@ -2,14 +2,16 @@
 
 import csv
 import json
+import os
 import shutil
 import struct
 
 import pytest
 
 import eval as eval_command
+from seqmodels.evaluation import progress
 from tests import commands
-from tests.commands import call
+from tests.commands import call, events
 
 
 @pytest.fixture
@@ -23,20 +25,28 @@ def recall_run():
     return commands.recall_run()
 
 
+@pytest.fixture(autouse=True)
+def every_batch_is_counted_on_before(monkeypatch):
+    """In every test here: a bar that ends early, or never, is a time left that is false."""
+    begins_pass, passes = progress.begins_pass, []
+
+    def counting(batches):
+        advance, counts = begins_pass(batches), {"expected": batches, "made": 0}
+        passes.append(counts)
+
+        def advance_and_count():
+            counts["made"] += 1
+            advance()
+
+        return advance_and_count
+
+    monkeypatch.setattr(progress, "begins_pass", counting)
+    yield
+    assert all(counts["made"] == counts["expected"] > 0 for counts in passes), passes
+
+
 def summary(run):
     return json.loads((run / "eval" / "2" / "summary.json").read_text())
-
-
-def events(run):
-    """{tag: [(step, value)]} of all event files under RUN/eval, as TensorBoard reads them."""
-    from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
-
-    found = {}
-    for file in (run / "eval").glob("events.out.tfevents.*"):
-        for event in EventFileLoader(str(file)).Load():
-            for value in event.summary.value:
-                found.setdefault(value.tag, []).append((event.step, value))
-    return found
 
 
 def is_picture(path):
@@ -103,16 +113,16 @@ def test_pairs_of_a_training_text_that_streams_are_not_counted(text_run, monkeyp
 def test_second_call_replaces_and_another_suite_adds(text_run):
     """Two event files of one evaluation draw each point twice; a new suite must not erase the others."""
     assert call(eval_command, text_run) == 0
-    first = events(text_run)
+    first = events(text_run / "eval")
     assert len(first["eval/bits_per_byte"]) == 1
     step, _ = first["eval/bits_per_byte"][0]
     assert step == summary(text_run)["tokens_seen"]
     assert first["eval/positions"][0][1].tensor.string_val[2].startswith(b"\x89PNG")
     assert call(eval_command, text_run) == 0
-    assert {tag: len(points) for tag, points in events(text_run).items()} == dict.fromkeys(first, 1)
+    assert {tag: len(points) for tag, points in events(text_run / "eval").items()} == dict.fromkeys(first, 1)
     assert call(eval_command, text_run, "--suite", "stateful,strided", "--step", "best") == 0
     assert {"perplexity", "stateful", "strided"} <= set(summary(text_run)["suites"])
-    assert set(events(text_run)) == {*first} | {
+    assert set(events(text_run / "eval")) == {*first} | {
         f"eval/{name}_{protocol}"
         for name in ("loss", "bits_per_byte", "perplexity", "tokens_scored")
         for protocol in ("stateful", "strided")
@@ -150,7 +160,7 @@ def test_recall_run(recall_run, capsys):
     )
     for name in ("recall", "recall_map", "recalled_bits", "recall_answers"):
         assert is_picture(recall_run / "eval" / "2" / f"{name}.png")
-        assert events(recall_run)[f"eval/{name}"]
+        assert events(recall_run / "eval")[f"eval/{name}"]
     printed = capsys.readouterr().out.splitlines()
     assert max(len(line) for line in printed if "written" not in line and "evaluating" not in line) <= 100
     assert any(line.startswith("recall capacity") for line in printed)
@@ -164,6 +174,15 @@ def test_recall_run(recall_run, capsys):
         (["--step", "newest"], "no checkpoint of step newest"),
         (["--gin.train.steps=3"], "only evaluate and what it refers to"),
         (["--gin.evaluate.rows=3"], "rows"),
+        (
+            ["--gin.evaluate.split=test"],
+            "evaluate.split is 'test'; for text data it must be one of validation",
+        ),
+        (["--gin.evaluate.scope=all"], "evaluate.scope is 'all'; it must be one of full, scheduled"),
+        (
+            ["--gin.evaluate.split=train", "--gin.evaluate.corpus=@TextFiles()"],
+            "leave evaluate.corpus out",
+        ),
         (["--gin.evaluate.row_length=0"], "evaluate.row_length = 0"),
         (["--gin.evaluate.row_length=1000000000000"], "evaluate.row_length = 1000000000000 tokens take"),
         (["--gin.evaluate.batch_size='many'"], "batch_size"),
@@ -175,6 +194,26 @@ def test_what_is_wrong_is_said_in_one_sentence(text_run, capsys, arguments, mess
     error = capsys.readouterr().err
     assert message in error
     assert "Traceback" not in error
+
+
+def test_a_folder_that_cannot_be_written_is_refused_before_the_evaluation(text_run, monkeypatch, capsys):
+    """Its figures would be lost after all the time that they took."""
+    access = os.access
+    for given in ("", "eval", "eval/2"):
+        (text_run / given).mkdir(exist_ok=True)
+        denied = text_run / given
+        monkeypatch.setattr(
+            os, "access", lambda path, mode, denied=denied: path != denied and access(path, mode)
+        )
+        assert call(eval_command, text_run, "--suite=perplexity") == 2
+        error = capsys.readouterr().err
+        assert f"cannot be written: {denied} is read-only or no directory" in error, given
+    monkeypatch.setattr(os, "access", access)
+    shutil.rmtree(text_run / "eval")
+    (text_run / "eval").write_text("")
+    assert call(eval_command, text_run, "--suite=perplexity") == 2
+    printed = capsys.readouterr()
+    assert "eval is read-only or no directory" in printed.err and "evaluating" not in printed.out
 
 
 def test_no_run_directory(tmp_path, capsys):

@@ -1,5 +1,6 @@
 """What a scorer answers to the queries of a task: the token, its kind, its bits, its rank."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -48,7 +49,8 @@ def ask(
         shared_width(task.row_tokens(**request.settings), training_length, longest) for request in requests
     ]
     tables: list[list[dict[str, np.ndarray]]] = [[] for _ in requests]
-    for logits, parts in in_flight(_batches(scorer, task, requests, widths, split, batch_size)):
+    batches = _batches(scorer, task, requests, widths, split, batch_size)
+    for logits, parts in in_flight(batches, _rows_in_batches(requests, widths, batch_size), batch_size):
         begin = 0
         for index, known in parts:
             end = begin + len(known["row"])
@@ -77,6 +79,16 @@ def _batches(
                 gathered = []
     if gathered:
         yield _logits(scorer, gathered, batch_size)
+
+
+def _rows_in_batches(requests: Sequence[Request], widths: list[int], batch_size: int) -> int:
+    """All rows with what fills the last batch of each width up; where rows of one width differ in their
+    number of queries, some more batches are filled up.
+    """
+    rows = Counter()
+    for request, width in zip(requests, widths, strict=True):
+        rows[width] += request.rows
+    return sum(count + -count % batch_size for count in rows.values())
 
 
 def _shape(made: TaskRows) -> tuple[int, int]:

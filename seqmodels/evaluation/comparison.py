@@ -87,7 +87,7 @@ def read(run: RunDirectory, label: str) -> ComparedRun:
         suites=summary.get("suites", {}),
         folder=None if step is None else run.evaluation(step),
         learning_rate=settings["optimizer"].learning_rate,
-        settings=_settings(run, settings, known),
+        settings=_settings(run, settings, known, layers),
         sweep=comparison_sweep.membership(run),
     )
 
@@ -141,25 +141,49 @@ def _newest_evaluation(run: RunDirectory) -> tuple[int | None, dict[str, Any]]:
     return max(found), json.loads(text)
 
 
-def _settings(run: RunDirectory, settings: dict[str, Any], known: dict[str, Any]) -> dict[str, str]:
+def _settings(
+    run: RunDirectory, settings: dict[str, Any], known: dict[str, Any], layers: Sequence[str]
+) -> dict[str, str]:
+    path = run.path / "operative.gin"
+    used = path.read_text(encoding="utf-8") if path.is_file() else ""
+    mixers = "|".join(map(re.escape, dict.fromkeys(layers)))
     optimizer = settings["optimizer"]
     fields = {name: value for name, value in sorted(vars(optimizer).items()) if not name.startswith("_")}
     del fields["learning_rate"]
     return {
         "data": known["data"]["fingerprint"][:8],
         "loss mask": _SCORED[known["data"]["kind"]],
-        **{name.replace("_", " "): _operative(run, "train", name) for name in _SHOWN_SETTINGS},
+        **{name.replace("_", " "): _operative(used, "train", name) for name in _SHOWN_SETTINGS},
         "optimizer": f"{type(optimizer).__name__} " + ", ".join(f"{k} {v}" for k, v in fields.items()),
         "dtype": known["dtype"],
-        "conv width": _operative(run, r"\w+", "conv_width"),
-        "position scheme": _operative(run, r"\w+", "positions|position_encoding"),
+        "conv width": _operative(used, mixers, "conv_width"),
+        "position scheme": _position_scheme(used, mixers),
         "device": f"{known['devices']} {known['device']}",
     }
 
 
-def _operative(run: RunDirectory, component: str, parameter: str) -> str:
-    """The values, defaults included, that the run used for the settings that match."""
-    path = run.path / "operative.gin"
-    text = path.read_text(encoding="utf-8") if path.is_file() else ""
-    found = re.findall(rf"^{component}\.(?:{parameter}) = (.*)$", text, flags=re.MULTILINE)
-    return ", ".join(sorted({value.strip("'") for value in found} - {"None", "none"})) or "none"
+def _position_scheme(used: str, mixers: str) -> str:
+    """What the model adds at its input, and what its mixers do."""
+    added, inside = (
+        _operative(used, "LanguageModel", "positions"),
+        _operative(used, mixers, "position_encoding"),
+    )
+    if added == "none":
+        return inside
+    return f"{added} at the input, {inside if ' ' in inside else f'mixers {inside}'}"
+
+
+def _operative(used: str, components: str, parameter: str) -> str:
+    """The value that the run used for a setting of some components, defaults included.
+
+    used: operative.gin. components: their names, as a pattern; each scope that one was used in counts as a
+    component of its own. Where their values differ, each stands behind its component's name.
+    """
+    names = re.findall(rf"^((?:\w+/)*(?:{components}))\.\w+ = ", used, flags=re.MULTILINE)
+    values = {}
+    for name in sorted(set(names)):
+        found = re.search(rf"^{name}\.{parameter} = (.*)$", used, flags=re.MULTILINE)
+        values[name] = found[1].strip("'").replace("None", "none") if found else "none"
+    if len(set(values.values())) > 1:
+        return ", ".join(f"{name} {value}" for name, value in values.items())
+    return next(iter(values.values()), "none")

@@ -1,5 +1,6 @@
 """`evaluate`: from a run directory to its figures, tables and pictures in eval/STEP."""
 
+import os
 import platform
 import time
 from collections.abc import Callable, Sequence
@@ -14,18 +15,18 @@ from seqmodels import accounting
 from seqmodels.data.corpora import Corpus
 from seqmodels.data.text import Text, text_of
 from seqmodels.errors import InputError
-from seqmodels.evaluation import artifacts, event_file, report
+from seqmodels.evaluation import artifacts, event_file, progress, report
 from seqmodels.evaluation.byte_model import ByteModel
 from seqmodels.evaluation.model_scorer import ModelScorer
 from seqmodels.evaluation.perplexity import Perplexity
-from seqmodels.evaluation.suites import FULL, choose, expressible, measure
+from seqmodels.evaluation.suites import FULL, Scope, choose, expressible, measure, scope_of, split_of
 from seqmodels.evaluation.trained_run import TrainedRun, load, prepare_data, tokens_seen
-from seqmodels.training.run_directory import RunDirectory
+from seqmodels.training.run_directory import RunDirectory, write_whole
 
 BYTE_MODEL_ORDER = 3
 # Of the training text, which bounds the time and memory of counting; summary.json says how many there were.
 BYTE_MODEL_BYTES = 32_000_000
-TOO_LITTLE = "the validation text holds too little for it"
+TOO_LITTLE = "the text holds too little for it"
 NO_COUNTS = "the training text streams, so that its pairs of tokens cannot be counted"
 
 
@@ -40,8 +41,12 @@ def evaluate(
     batch_size: int | None = None,
     row_length: int | None = None,
     per_token: bool = False,
+    split: str | None = None,
+    scope: str = "full",
 ) -> Path:
     """Evaluates a checkpoint, prints its table and writes eval/STEP; returns that folder.
+
+    What is evaluated of another split or scope than by default goes into a folder of its own inside it.
 
     Args:
         run: its config has been loaded.
@@ -53,20 +58,39 @@ def evaluate(
         row_length: tokens in a window of perplexity, and a quarter of those in the longest row; by default as
             in training.
         per_token: write tokens.parquet: each token that perplexity scored, its condition and its loss.
+        split: of text "validation" (default) or "train", the text of training; of a task "test" (default) or
+            "validation".
+        scope: "full", or "scheduled": what training evaluates on its schedule, to the same figures where
+            the settings above are left out.
 
     Raises:
-        InputError: no such checkpoint, a suite that does not fit, other data than the run was trained on.
+        InputError: no such checkpoint, a suite that does not fit, other data than the run was trained on, a
+            split that the data do not have, or a folder that cannot be written.
     """
     for name, value in (("batch_size", batch_size), ("row_length", row_length)):
         if value is not None and value < 1:
             raise InputError(f"evaluate.{name} = {value} should be at least 1.")
     kind = run.information()["data"]["kind"]
-    names = choose(suites, "text" if corpus is not None and kind == "mixture" else kind)
+    kind = "text" if corpus is not None and kind == "mixture" else kind
+    extent = scope_of(scope, split, kind)
+    if corpus is not None and extent.split == "train":
+        raise InputError(
+            "evaluate.split = 'train' is the run's own text of training; leave evaluate.corpus out."
+        )
+    names = choose(suites, kind, extent)
     trained = load(run, step)
+    part = _part(extent, kind)
+    folder = run.evaluation(trained.step) / part
+    _check_writable(folder)
     prepare_data(run, trained.data, say)
     data = _other_text(corpus, trained.data, say) if corpus is not None else trained.data
     if suites is None or data.kind == "mixture":
         names = expressible(names, data, say)
+    text = text_of(trained.data)
+    if extent.split == "train" and text.train is None:
+        raise InputError(
+            "evaluate.split = 'train': the text of training streams and is not kept; leave it out."
+        )
     training_length = trained.settings["row_length"]
     sizes = {
         "batch_size": batch_size or trained.settings["batch_size"],
@@ -75,17 +99,20 @@ def evaluate(
     _check_size(**sizes)
     say(f"evaluating {run.path} at step {trained.step}: {', '.join(names)} ...")
     scorer = ModelScorer(trained.graphdef, trained.params)
-    text = text_of(trained.data)
     known = {"training_length": training_length, "training_store": None if text is None else text.train}
-    results = measure(names, scorer, data, FULL, **sizes, **known, per_token=per_token)
+    with progress.showing(len(names)):
+        results = measure(names, scorer, data, extent, **sizes, **known, per_token=per_token)
     for name in names:
         if name not in results:
             streams = name == "ngram_hits" and known["training_store"] is None
             why = NO_COUNTS if streams else TOO_LITTLE
             say(f"{name} was left out: {why}.")
-    summaries = {name: {**result.summary(), **sizes} for name, result in results.items()}
+    of = {name: {"scope": extent.name, "split": split_of(name, extent, data.kind)} for name in results}
+    summaries = {name: {**result.summary(), **sizes, **of[name]} for name, result in results.items()}
     byte_models = None
-    if any(isinstance(result, Perplexity) for result in results.values()) and text.train is not None:
+    scored_text = any(isinstance(result, Perplexity) for result in results.values())
+    # Byte models are counted on the text of training and score all of the validation text.
+    if scored_text and text.train is not None and extent.max_tokens is None and extent.split != "train":
         byte_models, about = _byte_models(text, text_of(data))
         summaries = {
             name: {**summary, "byte_models": about} if isinstance(results[name], Perplexity) else summary
@@ -93,20 +120,35 @@ def evaluate(
         }
 
     tokens = tokens_seen(run, trained.step)
-    title = f"{run.name}, step {trained.step:,}"
-    folder = run.evaluation(trained.step)
+    title = f"{run.name}, step {trained.step:,}{f', {part}' if part else ''}"
     folder.mkdir(parents=True, exist_ok=True)
     pictures = artifacts.pictures(results, title)
     for name, picture in pictures.items():
-        (folder / f"{name}.png").write_bytes(picture)
+        write_whole(folder / f"{name}.png", picture)
     artifacts.write_tables(folder, results)
     artifacts.write_summary(folder, _facts(run, trained, data, tokens), summaries)
     scalars = {tag: value for result in results.values() for tag, value in result.scalars().items()}
     images = {f"eval/{name}": picture for name, picture in pictures.items()}
-    event_file.write(folder.parent, f"{trained.step}.{'-'.join(names)}", tokens, scalars, images)
+    events = folder if part else folder.parent
+    event_file.write(events, f"{trained.step}.{'-'.join(names)}", tokens, scalars, images)
     report.show(f"{title}, after {tokens:,} tokens", report.rows(results, byte_models))
     say(f"written: {folder}")
     return folder
+
+
+def _part(extent: Scope, kind: str) -> str:
+    """The folder inside eval/STEP of what is not a full evaluation: its figures must not pass for those."""
+    scope = "" if extent.name == FULL.name else extent.name
+    split = "" if extent == scope_of(extent.name, None, kind) else extent.split
+    return "_".join(filter(None, (scope, split)))
+
+
+def _check_writable(folder: Path) -> None:
+    """Raises InputError where the folder, or the event file beside it, could not be written."""
+    for path in (folder.parent, folder):
+        existing = next(parent for parent in (path, *path.parents) if os.path.lexists(parent))
+        if not (existing.is_dir() and os.access(existing, os.W_OK | os.X_OK)):
+            raise InputError(f"{path} cannot be written: {existing} is read-only or no directory.")
 
 
 def _check_size(batch_size: int, row_length: int) -> None:

@@ -71,7 +71,8 @@ def answers(scorer, tokens: np.ndarray, segment_ids: np.ndarray, batch_size: int
         for chosen, count in batches(len(tokens), batch_size):
             yield scorer.logits(tokens[chosen], segment_ids[chosen], last_position(tokens[chosen])), count
 
-    return np.concatenate([most_likely(logits[:count, 0]) for logits, count in in_flight(scored())])
+    made = in_flight(scored(), len(tokens), batch_size)
+    return np.concatenate([most_likely(logits[:count, 0]) for logits, count in made])
 
 
 def last_position(tokens: np.ndarray) -> np.ndarray:

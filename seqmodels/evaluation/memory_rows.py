@@ -73,7 +73,7 @@ def _kinds(task: Task, tokens: np.ndarray, segment_ids: np.ndarray) -> tuple[tup
 
 
 def of_text(store, tokenizer, *, rows: int, longest: int) -> MemoryRows | None:
-    """Windows of `longest` tokens, evenly spread over the held-out text, each behind an end-of-text token.
+    """Windows of `longest` tokens, evenly spread over the text, each behind an end-of-text token.
 
     Shorter where the text is; None where it has fewer than 17 tokens.
     """
@@ -90,5 +90,5 @@ def of_text(store, tokenizer, *, rows: int, longest: int) -> MemoryRows | None:
         target=text[:, -1],
         kinds=("text",),
         kind=np.zeros(tokens.shape, np.int64),
-        about={"split": "validation", "windows": f"{rows} of {length} tokens"},
+        about={"windows": f"{rows} of {length} tokens"},
     )

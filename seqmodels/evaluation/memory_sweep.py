@@ -61,7 +61,8 @@ def sweep(model, rows: MemoryRows, batch_size: int) -> Sweep:
             arrays = (rows.tokens, rows.segment_ids, rows.last, one_hot, np.arange(count, dtype=np.int32))
             yield _sweep(graphdef, params, *(array[index] for array in arrays)), min(size, count - first)
 
-    kept = [jax.tree.map(lambda leaf, n=n: leaf[:n], result) for result, n in in_flight(batches())]
+    made = in_flight(batches(), count, size)
+    kept = [jax.tree.map(lambda leaf, n=n: leaf[:n], result) for result, n in made]
     layers, response = jax.tree.map(lambda *leaves: np.concatenate(leaves), *kept)
     return Sweep([_layer(*layer) for layer in layers], one_hot.sum(axis=1), response)
 

@@ -142,7 +142,7 @@ def _cells(scorer, made: Prompts, length: int, batch_size: int) -> dict[str, np.
             yield scorer.logits(rows, np.ones_like(rows), last), part
 
     predicted, rank, nll = (np.empty(len(tokens), kind) for kind in (np.int64, np.int64, np.float32))
-    for logits, part in in_flight(scored()):
+    for logits, part in in_flight(scored(), len(tokens), batch_size):
         logits = logits[: len(part), 0]
         predicted[part] = most_likely(logits)
         rank[part] = _rank(

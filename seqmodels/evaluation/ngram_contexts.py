@@ -48,7 +48,8 @@ class Contexts:
             for first in range(0, count, size):
                 yield scorer.nll(*(array[first : first + size] for array in rows)), None
 
-        nll = np.concatenate([values for values, _ in in_flight(scored())])[:count].astype(np.float64)
+        parts = [values for values, _ in in_flight(scored(), count, size)]
+        nll = np.concatenate(parts)[:count].astype(np.float64)
         finite(nll[self._segment_ids != 0], "losses of n-gram hits")
         return nll
 
@@ -120,6 +121,6 @@ def nll_at(
             yield scorer.logits(inputs[rows, :width] * seen, seen, at), part
 
     nll = np.empty(len(rising))
-    for logits, part in in_flight(scored()):
+    for logits, part in in_flight(scored(), len(rising), batch_size):
         nll[part] = nll_of_logits(logits[: len(part), 0], targets[part])
     return finite(nll, "losses of n-gram hits")

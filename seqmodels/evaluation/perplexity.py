@@ -20,7 +20,7 @@ import numpy as np
 from seqmodels.errors import InputError, NonFiniteError
 from seqmodels.evaluation.scorer import in_flight
 from seqmodels.evaluation.statistics import Estimate, ratio
-from seqmodels.evaluation.windows import Documents, Rows, Windows, batches, cut, documents, fill
+from seqmodels.evaluation.windows import Documents, Rows, Windows, batches, cut, documents, fill, pack
 
 _LN2 = float(np.log(2.0))
 
@@ -93,11 +93,12 @@ def strided(
     """
     source = _checked(scorer, store, tokenizer, start_token, max_tokens)
     windows = cut(source.inputs, window, stride)
-    rows = batches(source, windows, batch_size, window)
-    scored = ((scorer.nll(*r[:3]), r) for r in rows)
+    rows = pack(windows.length, window)
+    scored = ((scorer.nll(*batch[:3]), batch) for batch in batches(source, windows, rows, batch_size, window))
+    values = in_flight(scored, len(rows), batch_size)
     protocol = f"disjoint({window})" if stride == window else f"strided({window}, {stride})"
     about = {"protocol": protocol, "window": window, "stride": stride, "dtype": scorer.dtype}
-    return _figures(source, scored, per_token, **about)
+    return _figures(source, values, per_token, **about)
 
 
 def stateful(
@@ -119,6 +120,7 @@ def stateful(
     """
     if window < 1:
         raise InputError(f"windows of {window} hold no token: a document is read in steps of at least 1")
+    check_stateful(scorer, store, tokenizer, max_tokens)
     source = _checked(scorer, store, tokenizer, start_token, max_tokens)
     inputs = source.inputs
     whole = Windows(np.arange(len(inputs)), np.zeros_like(inputs), inputs, np.zeros_like(inputs))
@@ -134,7 +136,20 @@ def stateful(
             yield nll, piece
 
     about = {"protocol": f"stateful({window})", "window": window, "stride": None, "dtype": scorer.dtype}
-    return _figures(source, scored(), per_token, **about, carried=_carried(scorer, int(inputs.max())))
+    values = in_flight(scored(), rows.tokens.shape[1], window)
+    return _figures(source, values, per_token, **about, carried=_carried(scorer, int(inputs.max())))
+
+
+def check_stateful(scorer, store, tokenizer, max_tokens: int | None) -> None:
+    """Raises InputError where a document is longer than the model has positions."""
+    if scorer.max_positions is None:
+        return
+    longest = int(documents(store, tokenizer, max_tokens=max_tokens).inputs.max(initial=0))
+    if longest > scorer.max_positions:
+        raise InputError(
+            f"the suite stateful carries each document to its end, and the longest one's {longest:,} inputs "
+            f"do not fit into the model's {scorer.max_positions:,} positions: leave it out of --suite."
+        )
 
 
 def _carried(scorer, longest: int) -> str:
@@ -172,11 +187,11 @@ def _checked(scorer, store, tokenizer, start_token: bool, max_tokens: int | None
 
 
 def _figures(source: Documents, scored, per_token: bool, **about) -> Perplexity:
-    """The figures of (nll [B, T], Rows) that together score every target once; about: what they are of."""
+    """The figures of (nll [B, T], Rows), fetched, that together score every target once; about: what of."""
     units = 2 * len(source.length)
     nll, counts = np.zeros(units), np.zeros(units, np.int64)
     tables = []
-    for values, rows in in_flight(scored):
+    for values, rows in scored:
         mask = rows.unit >= 0
         unit = rows.unit[mask]
         nll += np.bincount(unit, weights=values[mask].astype(np.float64), minlength=units)

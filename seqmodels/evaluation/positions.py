@@ -93,8 +93,8 @@ def measure(
             rows: Rows = fill(source, windows, members, batch_size, length)
             yield scorer.nll(*rows[:3]), len(members)
 
-    nll = np.concatenate([values[:count] for values, count in in_flight(scored())]).astype(np.float64)
-    finite(nll, "losses by position")
+    parts = [values[:count] for values, count in in_flight(scored(), len(chosen), batch_size)]
+    nll = finite(np.concatenate(parts), "losses by position").astype(np.float64)
     first, last = log_bins(length)
     means = np.add.reduceat(nll, first - 1, axis=1) / (last - first + 1)
     low, high = percentile_interval(resample_sums(means) / len(means))

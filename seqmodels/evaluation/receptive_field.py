@@ -95,7 +95,8 @@ def _log_probabilities(scorer, rows, tokens, batch_size):
             arrays = tokens[index], rows.segment_ids[index], rows.last[index, None]
             yield scorer.logits(*arrays), min(batch_size, count - first)
 
-    logits = np.concatenate([part[:kept, 0] for part, kept in in_flight(batches())]).astype(np.float64)
+    parts = [part[:kept, 0] for part, kept in in_flight(batches(), count, batch_size)]
+    logits = np.concatenate(parts).astype(np.float64)
     logits -= finite(logits.max(axis=-1, keepdims=True), "logits")
     return logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
 

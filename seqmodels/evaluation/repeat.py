@@ -171,7 +171,7 @@ class _Passages:
                 yield scorer.logits(tokens[batch], segments[batch], positions[batch]), self.copied[batch]
 
         nll, right = [], []
-        for values, targets in in_flight(logits()):
+        for values, targets in in_flight(logits(), len(tokens), batch_size):
             values = values[: len(targets)]
             nll.append(finite(nll_of_logits(values, targets), "losses of the repeat probe"))
             right.append(most_likely(values) == targets)

@@ -4,6 +4,7 @@ A trained model is one (`model_scorer.ModelScorer`); an oracle whose answers are
 and proves the evaluation without any training.
 """
 
+import itertools
 from collections.abc import Iterable, Iterator
 from typing import Protocol
 
@@ -11,6 +12,7 @@ import jax
 import numpy as np
 
 from seqmodels.errors import NonFiniteError
+from seqmodels.evaluation import progress
 
 
 class Scorer(Protocol):
@@ -30,18 +32,20 @@ class Scorer(Protocol):
         """[B, n, vocab] float32: logits at `positions` int32 [B, n] of each row."""
 
 
-def in_flight(results: Iterable) -> Iterator:
+def in_flight(results: Iterable, rows: int, batch_size: int) -> Iterator:
     """(device array, rest) as (numpy array, rest), each fetched when the next one has been dispatched.
 
-    The device works on the next batch while the host adds up the last one.
+    The device works on the next batch while the host adds up the last one. rows, batch_size: how many batches
+    there will be, for whoever watches.
     """
+    advance = progress.begins_pass(-(-rows // batch_size))
     waiting = None
-    for result in results:
+    for result in itertools.chain(results, [None]):
         if waiting is not None:
-            yield jax.device_get(waiting[0]), waiting[1]
+            fetched = jax.device_get(waiting[0])
+            advance()
+            yield fetched, waiting[1]
         waiting = result
-    if waiting is not None:
-        yield jax.device_get(waiting[0]), waiting[1]
 
 
 def finite(values: np.ndarray, what: str) -> np.ndarray:

@@ -91,7 +91,7 @@ def _said_from_states(scorer, rows: Rows, other: np.ndarray, batch_size: int) ->
 
     parts = [
         {name: most_likely(logits[:count, 0]) for name, logits in batch.items()}
-        for batch, count in in_flight(scored())
+        for batch, count in in_flight(scored(), len(other), batch_size)
     ]
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 

@@ -7,6 +7,8 @@ The evaluation on a schedule during training and that of a checkpoint are the sa
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from seqmodels.data.text import Text, text_of
+from seqmodels.data.token_store import TokenStore
 from seqmodels.errors import InputError
 from seqmodels.evaluation import (
     interventions,
@@ -15,6 +17,7 @@ from seqmodels.evaluation import (
     ngram_hits,
     perplexity,
     positions,
+    progress,
     recall,
     repeat,
 )
@@ -46,15 +49,26 @@ DEFAULTS = {
 DEFAULTS["mixture"] = tuple(dict.fromkeys((*DEFAULTS["text"], *DEFAULTS["recall"])))
 
 
+# What is evaluated on a schedule during training.
+SCHEDULED = {"text": ("perplexity", "repeat"), "recall": ("recall",)}
+SCHEDULED["mixture"] = (*SCHEDULED["text"], *SCHEDULED["recall"])
+
+# What an evaluation may look at, first what a full one does. The text of a mixture is its validation text.
+SPLITS = {"text": ("validation", "train"), "recall": ("test", "validation")}
+SPLITS["mixture"] = SPLITS["recall"]
+
+
 class Scope(NamedTuple):
     """How much an evaluation looks at.
 
-    max_tokens: text tokens that perplexity scores; None: all. passages: of the repeat probe, and rows that
-    memory is measured on. rows: of each point of the recall curves, and of the interventions; split: what
-    they are drawn from. reach: how many row lengths the longest rows have. cell_rows: of each cell of the map
-    of recall; with 0 there is neither map nor recalled bits.
+    name: as `evaluate.scope` has it. max_tokens: text tokens that perplexity scores; None: all. passages: of
+    the repeat probe, and rows that memory is measured on. rows: of each point of the recall curves, and of
+    the interventions; split: what they are drawn from, and of text alone the part that is evaluated. reach:
+    how many row lengths the longest rows have. cell_rows: of each cell of the map of recall; with 0 there is
+    neither map nor recalled bits.
     """
 
+    name: str
     max_tokens: int | None
     passages: int
     rows: int
@@ -63,12 +77,30 @@ class Scope(NamedTuple):
     cell_rows: int
 
 
-FULL = Scope(max_tokens=None, passages=64, rows=512, split="test", reach=4, cell_rows=48)
-DURING_TRAINING = Scope(max_tokens=32_768, passages=32, rows=128, split="validation", reach=1, cell_rows=0)
+FULL = Scope("full", max_tokens=None, passages=64, rows=512, split="test", reach=4, cell_rows=48)
+DURING_TRAINING = Scope(
+    "scheduled", max_tokens=32_768, passages=32, rows=128, split="validation", reach=1, cell_rows=0
+)
 
 
-def choose(names: Sequence[str] | None, kind: str) -> tuple[str, ...]:
-    """The evaluators of the suites named, or of the default suites for data of a kind.
+def scope_of(name: str, split: str | None, kind: str) -> Scope:
+    """The scope of a name, of data of a kind; split: in place of its own.
+
+    Raises InputError for a name that there is none of, and for a split that such data do not have.
+    """
+    scopes = {scope.name: scope for scope in (FULL, DURING_TRAINING)}
+    if name not in scopes:
+        raise InputError(f"evaluate.scope is {name!r}; it must be one of {', '.join(scopes)}.")
+    if split is not None and split not in SPLITS[kind]:
+        raise InputError(
+            f"evaluate.split is {split!r}; for {kind} data it must be one of {', '.join(SPLITS[kind])}."
+        )
+    own = scopes[name].split if scopes[name].split in SPLITS[kind] else SPLITS[kind][0]
+    return scopes[name]._replace(split=split or own)
+
+
+def choose(names: Sequence[str] | None, kind: str, scope: Scope = FULL) -> tuple[str, ...]:
+    """The evaluators of the suites named, or those that a scope has by default for data of a kind.
 
     Raises InputError for an unknown suite, or one that needs other data.
     """
@@ -78,6 +110,8 @@ def choose(names: Sequence[str] | None, kind: str) -> tuple[str, ...]:
             known = any(name in suites for suites in SUITES.values())
             problem = f"suite {name!r} does not fit {kind} data" if known else f"there is no suite {name!r}"
             raise InputError(f"{problem}; for this run there are: {', '.join(fitting)}.")
+    if names is None and scope.name == DURING_TRAINING.name:
+        return SCHEDULED[kind]
     chosen = DEFAULTS[kind] if names is None else names
     return tuple(dict.fromkeys(evaluator for name in chosen for evaluator in fitting[name]))
 
@@ -99,6 +133,11 @@ def expressible(names: Sequence[str], data, say: Callable[[str], None] = print) 
     if not left:
         raise InputError(f"none of {', '.join(names)} can be measured: see above.")
     return left
+
+
+def split_of(evaluator: str, scope: Scope, kind: str) -> str:
+    """What an evaluator's figures are of."""
+    return "validation" if kind == "mixture" and evaluator not in _OF_TASKS else scope.split
 
 
 def measure(
@@ -124,6 +163,9 @@ def measure(
         raise InputError(
             f"evaluate.row_length = {row_length} is longer than the model's {scorer.max_positions} positions."
         )
+    of_text = text_of(data)
+    if "stateful" in names and of_text is not None:
+        perplexity.check_stateful(scorer, _store(of_text, scope), of_text.tokenizer, scope.max_tokens)
     if data.kind == "mixture":
         sizes = {"batch_size": batch_size, "row_length": row_length, "training_length": training_length}
         more = {"training_store": training_store, "per_token": per_token}
@@ -152,7 +194,7 @@ def measure(
             ),
         }
         return _in_turn(names, measures, results)
-    text = (scorer, data.validation, data.tokenizer)
+    text = (scorer, _store(data, scope), data.tokenizer)
     near = {**reach, "longest": min(longest, 2 * row_length)}
     windows = {"window": row_length, "batch_size": batch_size, "max_tokens": scope.max_tokens}
     windows["per_token"] = per_token
@@ -176,11 +218,16 @@ def measure(
     return _in_turn(names, measures, results)
 
 
+def _store(text: Text, scope: Scope) -> TokenStore:
+    return text.train if scope.split == "train" else text.validation
+
+
 def _in_turn(
     names: Sequence[str], measures: dict[str, Callable[[], Any]], results: dict[str, Any]
 ) -> dict[str, Any]:
     """`results`, filled with what each measure gives; without those that give None."""
     for name in names:
+        progress.begins(name)
         result = measures[name]()
         if result is not None:
             results[name] = result
@@ -189,10 +236,8 @@ def _in_turn(
 
 def during_training(scorer, data, *, batch_size: int, row_length: int) -> dict[str, float]:
     """The scalars by tag of what is evaluated on a schedule; row_length is that of training."""
-    names = {"text": ("perplexity", "repeat"), "recall": ("recall",)}
-    names["mixture"] = (*names["text"], *names["recall"])
     results = measure(
-        names[data.kind],
+        SCHEDULED[data.kind],
         scorer,
         data,
         DURING_TRAINING,

@@ -161,8 +161,9 @@ def fill(
     return Rows(tokens, segments, targets, unit, position)
 
 
-def batches(source: Documents, windows: Windows, batch_size: int, row_length: int) -> Iterator[Rows]:
-    """All windows, packed into batches of one shape; the last batch is filled up with padding."""
-    rows = pack(windows.length, row_length)
+def batches(
+    source: Documents, windows: Windows, rows: list[list[int]], batch_size: int, row_length: int
+) -> Iterator[Rows]:
+    """The windows as `pack` packed them, in batches of one shape; the last one is filled up with padding."""
     for first in range(0, len(rows), batch_size):
         yield fill(source, windows, rows[first : first + batch_size], batch_size, row_length)

@@ -5,7 +5,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from seqmodels.evaluation import plots_pareto
+from seqmodels.evaluation import comparison, plots_pareto
 from seqmodels.evaluation.answers import ANSWER_KINDS
 from seqmodels.evaluation.comparison import ComparedRun, labels
 from seqmodels.evaluation.comparison_paired import differences
@@ -162,3 +162,37 @@ def test_names_tell_runs_apart(tmp_path):
     runs = [RunDirectory(tmp_path / path) for path in ("a/run", "b/run", "b/other")]
     assert labels(runs) == ["a/run", "b/run", "other"]
     assert labels(runs[1:]) == ["run", "other"]
+
+
+ATTENTION = "SoftmaxAttention.position_encoding = 'rope'\nSoftmaxAttention.conv_width = {}\n"
+
+
+@pytest.mark.parametrize(
+    "used, conv_width, position_scheme",
+    [
+        ("Mamba.conv_width = 4\nSoftmaxAttention.conv_width = 4\n", "4", "none"),
+        (
+            f"Mamba.conv_width = 4\n{ATTENTION.format(None)}",
+            "Mamba 4, SoftmaxAttention none",
+            "Mamba none, SoftmaxAttention rope",
+        ),
+        (ATTENTION.format(None), "none", "rope"),
+        ("a/SoftmaxAttention.conv_width = 8\n", "8", "none"),
+        (
+            "a/b/SoftmaxAttention.conv_width = 8\nSoftmaxAttention.conv_width = 4\n",
+            "SoftmaxAttention 4, a/b/SoftmaxAttention 8",
+            "none",
+        ),
+        (
+            f"LanguageModel.positions = 'learned'\n{ATTENTION.format(4)}",
+            "4",
+            "learned at the input, mixers rope",
+        ),
+        ("S4D.state_dim = 64\nMamba.conv_width = 4\n", "Mamba 4, S4D none", "none"),
+    ],
+)
+def test_settings_are_told_apart_by_component_and_scope(used, conv_width, position_scheme):
+    """A convolution in front of attention in one run alone makes that run another architecture."""
+    mixers = "Mamba|SoftmaxAttention|S4D"
+    assert comparison._operative(used, mixers, "conv_width") == conv_width
+    assert comparison._position_scheme(used, mixers) == position_scheme

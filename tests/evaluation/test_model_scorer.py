@@ -181,6 +181,21 @@ def test_positions_end_where_the_model_does():
         suites.measure(["perplexity"], scorer, data, suites.FULL, row_length=32, **sizes)
 
 
+def test_documents_beyond_the_last_position_are_refused_before_anything_is_scored(monkeypatch):
+    """Carried on to its end, such a document would read positions that are not there."""
+    scorer = ModelScorer(*make(LinearAttention, positions="learned", max_positions=12))
+    monkeypatch.setattr(scorer, "nll", None)
+    data = SimpleNamespace(kind="text", validation=STORE, tokenizer=Ids(END))
+    sizes = {"batch_size": 2, "row_length": 8, "training_length": 8}
+    message = "the longest one's 41 inputs do not fit into the model's 12 positions"
+    with pytest.raises(InputError, match=message):
+        suites.measure(["perplexity", "stateful"], scorer, data, suites.FULL, **sizes)
+    with pytest.raises(InputError, match=message):
+        perplexity.stateful(scorer, STORE, Ids(END), window=8, batch_size=2)
+    with pytest.raises(InputError, match="windows of 0"):
+        perplexity.stateful(scorer, STORE, Ids(END), window=0, batch_size=2)
+
+
 def test_suites_that_do_not_fit_are_refused():
     """A misspelt suite, or one for other data, must not be left out in silence."""
     of_text = ("perplexity", "positions", "repeat", "ngram_hits", "needle", "memory")
