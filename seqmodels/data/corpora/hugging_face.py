@@ -78,19 +78,19 @@ class HuggingFace(Corpus):
         the first documents of training and of those that are kept for validation.
         """
         made_of: list = ["HuggingFace", self._validation_split is None, self._fraction, self.streaming]
+        splits = {self._split: self._train}
+        if self._validation is not None:
+            splits[self._validation_split] = self._validation
         if self.streaming:
             made_of += [self._validation_documents, self.shuffle_window]
             files = self._source.files
             if files is not None:
-                splits = filter(None, (self._split, self._validation_split))
                 made_of += [self._text_field, *(hash_files(files[split]) for split in splits)]
                 return hashlib.blake2b(repr(made_of).encode(), digest_size=16).hexdigest()
         whole = hashlib.blake2b(repr(made_of).encode(), digest_size=16)
-        read = [islice(self._texts(self._train), _SAMPLE if self.streaming else None)]
+        read = [islice(self._texts(data), _SAMPLE if self.streaming else None) for data in splits.values()]
         if self.streaming:
             read.append(self.documents("validation"))
-        elif self._validation is not None:
-            read.append(self._texts(self._validation))
         for text in chain.from_iterable(read):
             whole.update(content_key(text).to_bytes(8, "little"))
         return whole.hexdigest()

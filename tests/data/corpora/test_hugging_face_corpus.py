@@ -221,6 +221,9 @@ def test_what_is_not_there_is_refused_in_a_sentence(files, settings, message, st
         settings = settings | {"path": str(files / "saved")}
     with pytest.raises(InputError, match=message):
         list(HuggingFace(**settings, streaming=streaming).documents("validation"))
+    if settings.get("text_field") != "n":  # found when it is read, and not in the bytes of a file
+        with pytest.raises(InputError, match=message):
+            HuggingFace(**settings, streaming=streaming).fingerprint  # noqa: B018
 
 
 @pytest.mark.parametrize("streaming", [False, True])
