@@ -58,19 +58,22 @@ def characters(tokenizer, ids: Iterable[int], before: list[int]) -> Iterator[str
     yield decoder.decode(whole[len(shown) :], final=True)
 
 
-def prompts(options: argparse.Namespace) -> Iterator[bytes]:
-    """The texts to continue."""
+def prompts(options: argparse.Namespace) -> Iterable[bytes]:
+    """The texts to continue. A file is read at once, and once: it may be a pipe."""
     if options.prompt is not None:
-        yield os.fsencode(options.prompt)
-    elif options.prompt_file is not None:
-        yield _read(Path(options.prompt_file))
-    else:
-        sys.stdin.reconfigure(encoding="utf-8", errors="surrogateescape")
-        while True:
-            try:
-                yield input("> ").encode("utf-8", "surrogateescape")
-            except EOFError:
-                return
+        return [os.fsencode(options.prompt)]
+    if options.prompt_file is not None:
+        return [_read(Path(options.prompt_file))]
+    return _typed()
+
+
+def _typed() -> Iterator[bytes]:
+    sys.stdin.reconfigure(encoding="utf-8", errors="surrogateescape")
+    while True:
+        try:
+            yield input("> ").encode("utf-8", "surrogateescape")
+        except EOFError:
+            return
 
 
 def _read(path: Path) -> bytes:
@@ -83,8 +86,7 @@ def _read(path: Path) -> bytes:
 def main() -> None:
     with exit_status(for_a_reader=True):
         options = parse(sys.argv[1:])
-        if options.prompt_file is not None:
-            _read(Path(options.prompt_file))
+        texts = prompts(options)
         from seqmodels.training.run_directory import RunDirectory
 
         run = RunDirectory(options.run_dir)
@@ -101,7 +103,7 @@ def main() -> None:
             raise InputError(f"{run.path} was trained on no text, so there is no text to continue.")
         trained = load(run, options.step)
         tokenizer = trained.data.tokenizer
-        for index, text in enumerate(prompts(options)):
+        for index, text in enumerate(texts):
             before = [tokenizer.end_id, *map(int, tokenizer.encode(text))]
             ids = stream(
                 trained.graphdef,

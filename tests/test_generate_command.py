@@ -1,6 +1,7 @@
 """scripts/generate.py: text streamed in whole characters, the same for the same seed; nonsense refused."""
 
 import io
+import json
 import os
 import re
 
@@ -77,6 +78,35 @@ def test_prompt_file_and_interactive_equal_the_prompt(tmp_path, monkeypatch, cap
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"abc\n")))
     assert run("--interactive") == 0
     assert capsys.readouterr().out == f"> {expected}> "
+
+
+def test_a_prompt_may_come_through_a_pipe(capsys):
+    """A pipe gives its bytes once: read again to continue it, the prompt would be empty."""
+    assert run("--prompt", "abc") == 0
+    expected = capsys.readouterr().out
+    reading, writing = os.pipe()
+    os.write(writing, b"abc")
+    os.close(writing)
+    assert run("--prompt-file", f"/dev/fd/{reading}") == 0
+    os.close(reading)
+    assert capsys.readouterr().out == expected
+
+
+def test_another_tokenizer_than_the_checkpoints_is_refused(capsys):
+    """With the file of another run the ids would be read as other text, without a word."""
+    tokenizer = "Text.tokenizer = @BytePairTokenizer()\nBytePairTokenizer.vocab_size = 258\n"
+    run_dir = commands.train("pairs", commands.text_config() + tokenizer)
+    arguments = (run_dir, "--prompt", "ab", "--max-new-tokens", 2)
+    assert call(generate_command, *arguments) == 0
+    file = run_dir / "tokenizer" / "tokenizer.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"normalizer": {"type": "Lowercase"}}))
+    capsys.readouterr()
+    assert call(generate_command, *arguments) == 2
+    assert re.search(r"pairs/tokenizer holds another tokenizer than .*; restore it", capsys.readouterr().err)
+    known = json.loads((run_dir / "run.json").read_text())
+    del known["tokenizer"]  # as runs have it that were begun before it was recorded
+    (run_dir / "run.json").write_text(json.dumps(known))
+    assert call(generate_command, *arguments) == 0
 
 
 def test_bytes_that_are_no_text_are_continued_as_they_are(monkeypatch, capsys):

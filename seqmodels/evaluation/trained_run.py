@@ -33,7 +33,8 @@ class TrainedRun(NamedTuple):
 def load(run: RunDirectory, step: int | str) -> TrainedRun:
     """The checkpoint `step` ("latest", "best" or a number) of a run whose config has been loaded.
 
-    Raises InputError where the checkpoint or the tokenizer is missing or damaged.
+    Raises InputError where the checkpoint or the tokenizer is missing or damaged, or the tokenizer is another
+    than the run was trained with.
     """
     settings = gin.get_bindings("train")
     known = run.information()
@@ -46,6 +47,12 @@ def load(run: RunDirectory, step: int | str) -> TrainedRun:
     text = text_of(data)
     if text is not None:
         text.tokenizer.restore(run.tokenizer)
+        trained_with = known.get("tokenizer")  # runs of before it was recorded have none
+        if trained_with not in (None, text.tokenizer.fingerprint):
+            raise InputError(
+                f"{run.tokenizer} holds another tokenizer than the run was trained with: its fingerprint was "
+                f"{trained_with} and is now {text.tokenizer.fingerprint}; restore it."
+            )
     return TrainedRun(step, graphdef, params, data, settings)
 
 

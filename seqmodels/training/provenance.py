@@ -13,6 +13,7 @@ from typing import Any
 import jax
 
 from seqmodels import accounting, config
+from seqmodels.data.text import text_of
 from seqmodels.training.job import DataSource, Job
 from seqmodels.training.optimizers import Optimizer
 from seqmodels.training.run_directory import RunDirectory
@@ -25,9 +26,10 @@ PACKAGES = (
 
 
 def run_information(job: Job, data: DataSource) -> dict[str, Any]:
-    """What run.json holds: versions, git revision, command, devices, data, parameters, dtype, as JSON."""
+    """What run.json holds, as JSON: versions, git revision, command, devices, data, parameters, dtype."""
     device = jax.devices()[0]
     parts = accounting.parameters_by_part(job.params)
+    text = text_of(data)
     return {
         "seed": job.seed,
         "command": sys.argv,
@@ -39,6 +41,7 @@ def run_information(job: Job, data: DataSource) -> dict[str, Any]:
         "devices": jax.device_count(),
         "processes": jax.process_count(),
         "data": {"fingerprint": data.fingerprint, "kind": data.kind, **data.describe()},
+        "tokenizer": None if text is None else text.tokenizer.fingerprint,
         "vocab_size": data.vocab_size,
         "parameters": {"total": sum(parts.values()), **parts},
         "dtype": job.model.dtype,

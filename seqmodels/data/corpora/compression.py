@@ -97,6 +97,11 @@ def _zstd_chunks(raw: io.BufferedReader, path: Path) -> Iterator[bytes]:
                 compressed = frame.unused_data if frame.eof else b""
                 frame = None if frame.eof else frame
     except (OSError, zstandard.ZstdError) as error:
+        if "requires too much memory" in str(error):
+            raise InputError(
+                f"{path} is zstd with a window above 128 MiB, the most that is read: compress it again "
+                "without --long, or with --long=27 at the most."
+            ) from None
         raise InputError(f"{path} is zstd, and damaged: {error}.") from None
     if frame is not None:
         raise InputError(f"{path} is zstd, and damaged: it ends inside a frame.")

@@ -116,16 +116,31 @@ def _json_lines(path: Path, file: BinaryIO, offset: int, text_field: str) -> Ite
             continue
         at = f"{path}:{number}"
         try:
-            record = json.loads(line.decode())
-        except (ValueError, RecursionError) as error:
+            record = json.loads(line.decode(), object_pairs_hook=JsonObject, parse_int=_any_integer)
+        except RecursionError:
+            raise InputError(f"{at}: this line has more levels of brackets than can be read.") from None
+        except ValueError as error:
             raise InputError(f"{at}: this line is not JSON ({error}).") from None
-        if not isinstance(record, dict):
+        if not isinstance(record, JsonObject):
             raise InputError(f"{at}: a line should be a JSON object, and this is {type(record).__name__}.")
-        if text_field not in record:
+        values = [value for name, value in record if name == text_field]
+        if not values:
+            names = sorted({name for name, _ in record})
+            raise InputError(f"{at}: no field {text_field!r} among {names}; text_field can name another.")
+        if len(values) > 1:
             raise InputError(
-                f"{at}: no field {text_field!r} among {sorted(record)}; text_field can name another."
+                f"{at}: {len(values)} fields have the name {text_field!r}, and a document has one text."
             )
-        yield _text(record[text_field], at, text_field)
+        yield _text(values[0], at, text_field)
+
+
+class JsonObject(tuple):
+    """The fields of a JSON object as (name, value): a dict would keep one of those that share a name."""
+
+
+def _any_integer(digits: str) -> int:
+    """Stands for an integer, which no text is: Python refuses to take one of thousands of digits."""
+    return 0
 
 
 def _text(value: object, at: str, text_field: str) -> bytes:

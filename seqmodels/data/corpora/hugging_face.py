@@ -1,20 +1,18 @@
 """A corpus of the Hugging Face `datasets` library."""
 
 import hashlib
-import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property
-from itertools import islice
-from pathlib import Path
+from itertools import chain, islice
 
 import gin
 
 from seqmodels.data.corpora.corpus import Corpus, Split, content_key, validation_limit
+from seqmodels.data.corpora.hugging_face_source import FORMATS, Source, check_exact, described, load, reason
+from seqmodels.data.corpora.local_files import hash_files
 from seqmodels.errors import InputError
 
 _SAMPLE = 100
-_FORMATS = ("json", "parquet", "arrow")
-_INEXACT = {"text": "ends lines at a lone \\r too", "csv": "takes texts such as NA for none"}
 
 
 @gin.register
@@ -57,11 +55,9 @@ class HuggingFace(Corpus):
         for setting, number in least_one.items():
             if number < 1:
                 raise InputError(f"HuggingFace.{setting} = {number} should be at least 1.")
-        if path in _INEXACT:
-            raise InputError(
-                f"HuggingFace.path = {path!r} {_INEXACT[path]}, so that text is lost: name plain text with "
-                "TextFiles.train, and write tables as Parquet."
-            )
+        check_exact(path, path)
+        if path in FORMATS and not data_files:  # the library would read the working directory
+            raise InputError(f"HuggingFace.data_files must be given with HuggingFace.path = {path!r}.")
         self.streaming, self.shuffle_window = streaming, shuffle_window
         self._path, self._name, self._split, self._validation_split = path, name, split, validation_split
         self._data_files = [data_files] if isinstance(data_files, str) else data_files
@@ -78,14 +74,25 @@ class HuggingFace(Corpus):
 
     @cached_property
     def fingerprint(self) -> str:
-        """Of every document; of the settings and the first documents when streaming."""
+        """Of every document; when streaming, of the settings and the bytes of local files, or elsewhere of
+        the first documents of training and of those that are kept for validation.
+        """
         made_of: list = ["HuggingFace", self._validation_split is None, self._fraction, self.streaming]
+        splits = {self._split: self._train}
+        if self._validation is not None:
+            splits[self._validation_split] = self._validation
         if self.streaming:
             made_of += [self._validation_documents, self.shuffle_window]
+            files = self._source.files
+            if files is not None:
+                made_of += [self._text_field, *(hash_files(files[split]) for split in splits)]
+                return hashlib.blake2b(repr(made_of).encode(), digest_size=16).hexdigest()
         whole = hashlib.blake2b(repr(made_of).encode(), digest_size=16)
-        for dataset in (self._train, *([] if self._validation is None else [self._validation])):
-            for text in islice(self._texts(dataset), _SAMPLE if self.streaming else None):
-                whole.update(content_key(text).to_bytes(8, "little"))
+        read = [islice(self._texts(data), _SAMPLE if self.streaming else None) for data in splits.values()]
+        if self.streaming:
+            read.append(self.documents("validation"))
+        for text in chain.from_iterable(read):
+            whole.update(content_key(text).to_bytes(8, "little"))
         return whole.hexdigest()
 
     def describe(self) -> dict[str, object]:
@@ -103,7 +110,7 @@ class HuggingFace(Corpus):
 
     def stream(self) -> "HuggingFaceStream":
         """The training documents from the first one on, with a position that can be saved."""
-        return HuggingFaceStream(self._load(self._split), self._text_field, self._is_training)
+        return HuggingFaceStream(self._column(self._load(), self._split), self._read, self._is_training)
 
     def _held_out(self) -> Iterator[bytes]:
         if self._validation is not None:
@@ -126,40 +133,25 @@ class HuggingFace(Corpus):
 
     @cached_property
     def _train(self):
-        return self._load(self._split)
+        return self._column(self._source, self._split)
 
     @cached_property
     def _validation(self):
-        return None if self._validation_split is None else self._load(self._validation_split)
+        return None if self._validation_split is None else self._column(self._source, self._validation_split)
+
+    @cached_property
+    def _source(self) -> Source:
+        return self._load()
+
+    def _load(self) -> Source:
+        return load(self._path, self._name, self._data_files, self.streaming)
 
     def _texts(self, dataset) -> Iterator[bytes]:
-        return _read(iter(dataset), self._text_field)
+        return self._read(iter(dataset))
 
-    def _load(self, split: str):
-        """A split with the text column alone, map-style or streaming."""
-        import datasets
-
-        folder = Path(os.path.expanduser(self._path))
-        try:
-            if (folder / "state.json").is_file() or (folder / "dataset_dict.json").is_file():
-                loaded = datasets.load_from_disk(str(folder))
-                splits = loaded if isinstance(loaded, datasets.DatasetDict) else {"train": loaded}
-                if self.streaming:
-                    splits = {name: dataset.to_iterable_dataset() for name, dataset in splits.items()}
-            elif self._path not in _FORMATS and _looks_local(self._path) and not folder.exists():
-                raise InputError(f"HuggingFace.path = {self._path!r}: there is no such folder.")
-            else:
-                splits = datasets.load_dataset(
-                    self._path, self._name, data_files=self._data_files, streaming=self.streaming
-                )
-        except InputError:
-            raise
-        except Exception as error:  # the library raises a dozen types, down to those of its network
-            raise InputError(
-                f"HuggingFace cannot load path = {self._path!r}, name = {self._name!r}, data_files = "
-                f"{self._data_files}: {_reason(error)} Without a network, name a folder written by "
-                "save_to_disk, or 'json', 'parquet' or 'arrow' with HuggingFace.data_files."
-            ) from None
+    def _column(self, source: Source, split: str):
+        """A split with the text column alone."""
+        splits = source.splits
         if split not in splits:
             raise InputError(f"{self._path} has no split {split!r}; it has {', '.join(map(repr, splits))}.")
         columns = splits[split].column_names
@@ -170,16 +162,34 @@ class HuggingFace(Corpus):
             )
         return splits[split].select_columns([self._text_field])
 
+    def _read(self, records: Iterator[dict]) -> Iterator[bytes]:
+        """The texts of records; empty ones where there is none."""
+        found = f"HuggingFace, {described(self._path, self._name, self._data_files)}"
+        row = 0
+        try:
+            for row, record in enumerate(records):
+                text = record.get(self._text_field)
+                if not isinstance(text, str | None):
+                    kind = type(text).__name__
+                    raise InputError(
+                        f"{found}, record {row}: {self._text_field!r} is {kind}, and should be text."
+                    )
+                yield b"" if text is None else text.encode()
+        except InputError:
+            raise
+        except Exception as error:  # as many types as in loading: files are opened and fetched here too
+            raise InputError(f"{found} cannot be read past record {row}: {reason(error)}") from None
+
 
 class HuggingFaceStream:
     """Documents of one pass over a streamed split; `state` is exact at any document."""
 
-    def __init__(self, dataset, text_field: str, wanted):
-        self._dataset, self._text_field, self._wanted = dataset, text_field, wanted
+    def __init__(self, dataset, read: Callable[[Iterator[dict]], Iterator[bytes]], wanted):
+        self._dataset, self._read, self._wanted = dataset, read, wanted
         self._start = dataset.state_dict()
         # The position until a document is read: only then the library takes over the one it was given.
         self._unread: dict | None = self._start
-        self._texts = _read(iter(dataset), text_field)
+        self._texts = read(iter(dataset))
 
     def __iter__(self) -> "HuggingFaceStream":
         return self
@@ -197,36 +207,8 @@ class HuggingFaceStream:
     def restore(self, state: dict) -> None:
         self._unread = state
         self._dataset.load_state_dict(state)
-        self._texts = _read(iter(self._dataset), self._text_field)
+        self._texts = self._read(iter(self._dataset))
 
     def rewind(self) -> None:
         """Starts another pass."""
         self.restore(self._start)
-
-
-def _read(records: Iterator[dict], text_field: str) -> Iterator[bytes]:
-    """The texts of records; empty ones where there is none."""
-    row = 0
-    try:
-        for row, record in enumerate(records):
-            text = record.get(text_field)
-            if not isinstance(text, str | None):
-                kind = type(text).__name__
-                raise InputError(f"record {row}: {text_field!r} is {kind}, and should be text.")
-            yield b"" if text is None else text.encode()
-    except InputError:
-        raise
-    except Exception as error:  # as many types as in loading: files are opened and fetched here too
-        raise InputError(f"the data set cannot be read past record {row}: {_reason(error)}") from None
-
-
-def _looks_local(path: str) -> bool:
-    return path.startswith((".", "/", "~")) or path.count("/") > 1
-
-
-def _reason(error: BaseException) -> str:
-    """The first line of what began it: the library's own error may say no more than that there was one."""
-    while error.__cause__ is not None:
-        error = error.__cause__
-    line = (str(error).splitlines() or [type(error).__name__])[0]
-    return line if line.endswith(".") else line + "."

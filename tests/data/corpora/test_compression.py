@@ -55,6 +55,14 @@ def test_compressed_files_cut_short_are_refused(documents_of, compress, name):
             documents_of("a.txt", content)
 
 
+def test_a_window_too_large_is_not_called_damage(documents_of):
+    """As `zstd --long=31` writes it: the file is whole, and can be made again."""
+    frame = "28 b5 2f fd 00 {window} 11 00 00 68 69"  # one stored block, of two bytes
+    assert documents_of("a.txt", bytes.fromhex(frame.format(window="88"))) == [b"hi"]
+    with pytest.raises(InputError, match=r"a\.txt is zstd with a window above 128 MiB, .* without --long"):
+        documents_of("a.txt", bytes.fromhex(frame.format(window="a8")))
+
+
 @pytest.mark.parametrize("compress", COMPRESSIONS)
 def test_a_bomb_is_read_a_little_at_a_time(tmp_path, compress):
     """128 MiB of zeros from a few KB: unpacked at once they would be in memory all together, and copied."""

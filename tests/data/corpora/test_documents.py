@@ -90,6 +90,9 @@ def test_records_whose_other_fields_differ(documents_of):
     assert documents_of("a.jsonl", lines) == [b"x", b"y", b"z"]
     assert documents_of("a.jsonl.gz", gzip.compress(lines)) == [b"x", b"y", b"z"]
     assert documents_of("a.json.zst", zstandard.compress(lines)) == [b"x", b"y", b"z"]
+    odd = [b"9" * 5_000, b'{"text":1,"text":2}', b"[" * 100 + b"]" * 100, b'1,"n":2', b"NaN"]
+    lines = b"".join(b'{"text":"x","n":%b}\n' % value for value in odd)
+    assert documents_of("a.jsonl", lines) == [b"x"] * len(odd)
 
 
 def test_records_without_text_are_empty_documents(documents_of):
@@ -106,7 +109,8 @@ def test_records_without_text_are_empty_documents(documents_of):
         (b'{"text":["a"]}', r"a\.jsonl:3: 'text' is list, and should be text"),
         (b'{"text":"\\ud800"}', r"a\.jsonl:3: 'text' is not Unicode text"),
         (b'{"text":"\xff"}', r"a\.jsonl is not UTF-8: byte 0xff at byte 24"),
-        (b"[" * 100_000, r"a\.jsonl:3: this line is not JSON \(maximum recursion depth"),
+        (b"[" * 100_000, r"a\.jsonl:3: this line has more levels of brackets than"),
+        (b'{"text":"a","text":"b"}', r"a\.jsonl:3: 2 fields have the name 'text'"),
     ],
 )
 def test_a_bad_record_is_refused_with_its_line(documents_of, line, message):

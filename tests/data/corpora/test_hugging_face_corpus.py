@@ -1,11 +1,15 @@
 """If these fail, a data set of the `datasets` library is read otherwise than it is, or loses its place."""
 
+import gzip
 import json
+import os
+import re
 
 import datasets
 import pytest
 
-from seqmodels.data.corpora import HuggingFace
+from seqmodels.data.corpora import HuggingFace, hugging_face
+from seqmodels.data.corpora.hugging_face_source import load
 from seqmodels.errors import InputError
 
 
@@ -120,6 +124,75 @@ def test_the_fingerprint_follows_content_and_settings(files, tmp_path):
     assert len({first, *others}) == 4
 
 
+def json_lines(path, texts):
+    path.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+
+
+@pytest.mark.parametrize("changed", ["train", "validation"])
+def test_a_change_far_into_local_files_is_seen_when_streaming(tmp_path, changed):
+    """The store of validation would keep the old text, and a run go on with other data than it began with."""
+
+    def fingerprint(**texts):
+        splits = {split: datasets.Dataset.from_dict({"text": found}) for split, found in texts.items()}
+        datasets.DatasetDict(splits).save_to_disk(tmp_path / "saved")
+        return HuggingFace(str(tmp_path / "saved"), validation_split="validation", streaming=True).fingerprint
+
+    texts = {split: [f"{split} {i}" for i in range(300)] for split in ("train", "validation")}
+    first = fingerprint(**texts)
+    assert fingerprint(**texts) == first
+    assert fingerprint(**texts | {changed: [*texts[changed][:-1], "other"]}) != first
+
+
+def test_elsewhere_every_document_kept_for_validation_counts(files, monkeypatch):
+    """Files that are not on this machine cannot be hashed, but what the store holds is read for it."""
+    monkeypatch.setattr(hugging_face, "load", lambda *settings: load(*settings)._replace(files=None))
+
+    def fingerprint(texts):
+        json_lines(files / "b.jsonl", texts)
+        corpus = HuggingFace(
+            "json", data_files=str(files / "b.jsonl"), validation_fraction=0.2, streaming=True
+        )
+        return corpus.fingerprint, list(corpus.documents("validation"))
+
+    first, held_out = fingerprint(TEXTS)
+    last = held_out[-1].decode()
+    assert TEXTS.index(last) > 100
+    second, others = fingerprint([text for text in TEXTS if text != last])
+    assert others == held_out[:-1] and second != first
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz"])
+def test_new_content_of_the_same_time_is_read(tmp_path, name):
+    """As rsync and archives leave it; the library knows a file again by its name and its time."""
+    for texts in (["old one", "old two"], ["new one", "new two"]):
+        json_lines(tmp_path / "plain", texts)
+        content = (tmp_path / "plain").read_bytes()
+        (tmp_path / name).write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+        os.utime(tmp_path / name, (1e9, 1e9))
+        corpus = HuggingFace("json", data_files=str(tmp_path / name), validation_fraction=0.5)
+        assert {*corpus.documents("train"), *corpus.documents("validation")} == {t.encode() for t in texts}
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+@pytest.mark.parametrize("name", ["a.txt", "a.csv"])
+def test_a_reader_that_loses_text_is_refused_however_it_is_chosen(tmp_path, name, streaming):
+    """The library chooses by the names in a folder: nobody named the reader."""
+    (tmp_path / name).write_bytes(b"text\na\rb\nc\n")
+    with pytest.raises(InputError, match=r"is read by '(text|csv)', which .* so that text is lost"):
+        HuggingFace(str(tmp_path), streaming=streaming).fingerprint  # noqa: B018
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+def test_files_that_are_not_there_or_empty_are_named(tmp_path, streaming):
+    """The library ends in the middle of its own loops then."""
+    (tmp_path / "empty.json").write_bytes(b"")
+    for name, message in (("none*.json", "."), ("empty.json", "hold no record")):
+        corpus = HuggingFace("json", data_files=str(tmp_path / name), streaming=streaming)
+        with pytest.raises(InputError, match=rf"{re.escape(name)}.*{message}") as found:
+            list(corpus.documents("train"))
+        assert "StopIteration" not in str(found.value)
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
@@ -128,9 +201,12 @@ def test_the_fingerprint_follows_content_and_settings(files, tmp_path):
         ({"path": "json", "data_files": "none.jsonl"}, r"data_files = \['none\.jsonl'\]"),
         (
             {"path": "text", "data_files": "a.txt"},
-            r"'text' ends lines at a lone .*name plain text with",
+            r"'text', which ends lines at a lone .*name plain text with",
         ),
-        ({"path": "csv", "data_files": "a.csv"}, r"'csv' takes texts such as NA for none"),
+        ({"path": "csv", "data_files": "a.csv"}, r"'csv', which takes texts such as NA for none"),
+        ({"path": "json"}, r"data_files must be given with HuggingFace\.path = 'json'"),
+        ({"path": "saved", "name": "english"}, r"save_to_disk, which takes no HuggingFace\.name = 'english'"),
+        ({"path": "saved", "data_files": "a.jsonl"}, r"takes no HuggingFace\.data_files = \['a\.jsonl'\]"),
         ({"path": "saved", "split": "tran"}, r"no split 'tran'; it has 'train', 'test'"),
         ({"path": "saved", "validation_split": "validation"}, r"no split 'validation'; it has 'train'"),
         ({"path": "saved", "text_field": "body"}, r"no column 'body': .* one of \['text', 'n'\]"),
@@ -145,6 +221,9 @@ def test_what_is_not_there_is_refused_in_a_sentence(files, settings, message, st
         settings = settings | {"path": str(files / "saved")}
     with pytest.raises(InputError, match=message):
         list(HuggingFace(**settings, streaming=streaming).documents("validation"))
+    if settings.get("text_field") != "n":  # found when it is read, and not in the bytes of a file
+        with pytest.raises(InputError, match=message):
+            HuggingFace(**settings, streaming=streaming).fingerprint  # noqa: B018
 
 
 @pytest.mark.parametrize("streaming", [False, True])
@@ -154,7 +233,8 @@ def test_a_file_that_is_damaged_further_on_is_refused_in_a_sentence(files, strea
     (files / "a1.parquet").write_bytes(content[: len(content) // 2])
     corpus = HuggingFace("parquet", data_files=str(files / "a?.parquet"), streaming=streaming)
     with pytest.raises(
-        InputError, match=r"(cannot load|cannot be read past record).*(Parquet|magic)"
+        InputError,
+        match=r"(cannot load .*a\?\.parquet|a\?\.parquet.* cannot be read past record).*(Parquet|magic)",
     ) as found:
         list(corpus.documents("train"))
     assert "\n" not in str(found.value)
