@@ -52,9 +52,9 @@ def _recur(decay, added, start, h, reverse=False):
     """
     start = start[:, :, None, None]
     if decay.shape[0] == 1:
-        return jnp.where(start, 0, decay * h[None]) + added
+        return decay * jnp.where(start, 0, h[None]) + added
     first = -1 if reverse else 0
-    added = added.at[first].add(jnp.where(start[first], 0, decay[first] * h))
+    added = added.at[first].add(decay[first] * jnp.where(start[first], 0, h))
     return jax.lax.associative_scan(compose, (decay, added, start), reverse=reverse)[1]
 
 
@@ -99,23 +99,25 @@ def _chunks_backward(kept, cotangents):
         x, dt, B, start, dy = inputs
         states = _states(x, dt, A, B, start, h)
         dC = jnp.einsum("tbe,tbne->tbn", dy, states)
-        return states[-1], (jnp.concatenate([h[None], states[:-1]]), dC)
+        before = jnp.where(start[:, :, None, None], 0, jnp.concatenate([h[None], states[:-1]]))
+        return states[-1], (before, dC)
 
     def back(carry, inputs):
         """One block from its end to its start, given the gradient of the state behind it."""
         g, dA = carry
         x, dt, B, C, start, dy, before = inputs
-        decay, border = _decays(dt, A), start[:, :, None, None]
+        decay = _decays(dt, A)
         later = jnp.concatenate([decay[1:], jnp.ones_like(decay[:1])])
         start_later = jnp.concatenate([start[1:], jnp.zeros_like(start[:1])])
         g = _recur(later, C[:, :, :, None] * dy[:, :, None, :], start_later, g, reverse=True)
-        exponent = jnp.where(border, 0, g * decay * before)
+        carried = jnp.where(start[:, :, None, None], 0, g * decay)
+        exponent = carried * before
         added = jnp.einsum("tbn,tbne->tbe", B, g)
         dB = jnp.einsum("tbe,tbne->tbn", dt * x, g)
         # A product with ones: XLA's CPU reduction over an axis that is not the last is several times slower.
         ddt = jnp.einsum("tbn,tbne->tbe", jnp.ones_like(B), A[None, None] * exponent) + x * added
         dA = dA + (dt[:, :, None, :] * exponent).sum(axis=0)
-        return (jnp.where(border[0], 0, decay[0] * g[0]), dA), (dt * added, ddt, dB)
+        return (carried[0], dA), (dt * added, ddt, dB)
 
     def chunk(carry, inputs):
         x, dt, B, C, start, dy, border = inputs
