@@ -4,7 +4,9 @@ Whatever the user can mend is an `InputError`: one message that says what is wro
 right. It ends a command with status 2 and without a traceback. Anything else raised is a fault of ours.
 """
 
+import atexit
 import contextlib
+import gc
 import signal
 import sys
 from collections.abc import Iterator
@@ -50,6 +52,8 @@ def exit_status(*, for_a_reader: bool = False) -> Iterator[None]:
 
     for_a_reader: whether the command makes nothing but what it prints, and ends where nobody reads that.
     """
+    # As a process ends, Python looks for garbage in all that was imported, which takes it half a second.
+    atexit.register(gc.freeze)
     with standard_streams.guarded(for_a_reader=for_a_reader):
         try:
             yield
