@@ -1,5 +1,6 @@
 """A worker process of a sweep: takes members over a pipe, trains them, and tells how far they are."""
 
+import gc
 import signal
 import traceback
 from multiprocessing.connection import Connection
@@ -60,6 +61,7 @@ def work(pipe: Connection, folder: Path, cores: list[int] | None) -> None:
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group: the first process decides
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    gc.freeze()  # what the server imported would be looked through, and copied page by page for it
     if cores is not None:
         pin(cores)
     use_cache(least_seconds=0.0)  # another worker will soon need the smallest program too

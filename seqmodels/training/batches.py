@@ -1,5 +1,7 @@
 """Batches on their way from the host to the devices."""
 
+import functools
+
 import jax
 import numpy as np
 from jax.sharding import NamedSharding
@@ -54,9 +56,11 @@ def check_ids(batch: dict[str, np.ndarray], vocab_size: int) -> None:
 def place(batch: dict[str, np.ndarray], accumulation: int, sharding: NamedSharding) -> dict[str, jax.Array]:
     """Puts this process's rows `[B, ...]` on the devices, as micro-batches `[accumulation, rows, ...]`."""
 
-    def put(rows: np.ndarray) -> jax.Array:
-        micro = rows.reshape(accumulation, rows.shape[0] // accumulation, *rows.shape[1:])
-        return jax.make_array_from_process_local_data(sharding, micro)
-
-    with jax.transfer_guard_host_to_device("allow"):  # of several processes JAX does not count it as explicit
-        return {name: put(rows) for name, rows in batch.items()}
+    micro = {
+        name: rows.reshape(accumulation, rows.shape[0] // accumulation, *rows.shape[1:])
+        for name, rows in batch.items()
+    }
+    if jax.process_count() == 1:  # all arrays in one call, which takes half the time of small ones
+        return jax.device_put(micro, sharding)
+    with jax.transfer_guard_host_to_device("allow"):  # JAX does not count it as explicit
+        return jax.tree.map(functools.partial(jax.make_array_from_process_local_data, sharding), micro)
