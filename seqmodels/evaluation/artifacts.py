@@ -3,13 +3,13 @@
 import csv
 import io
 import json
-import math
 from pathlib import Path
 from typing import Any
 
 from seqmodels.evaluation import plots, plots_interventions, plots_memory, plots_recall, plots_text
 from seqmodels.evaluation.answers import ANSWER_KINDS
 from seqmodels.evaluation.interventions import Interventions
+from seqmodels.evaluation.json_numbers import encoded
 from seqmodels.evaluation.memory import Memory
 from seqmodels.evaluation.needle import Needle
 from seqmodels.evaluation.ngram_hits import NgramHits
@@ -57,7 +57,7 @@ def write_tables(folder: Path, results: dict[str, Any]) -> None:
                 of = "" if name == "perplexity" else f"_{name}"
                 _write_table(folder / f"tokens{of}.parquet", table)
             case Memory():
-                text = json.dumps(_finite(result.document()), indent=1, allow_nan=False)
+                text = json.dumps(encoded(result.document()), indent=1, allow_nan=False)
                 write_whole(folder / "memory.json", text)
             case Needle():
                 _write_table(folder / "needle.parquet", result.table)
@@ -71,7 +71,7 @@ def write_summary(folder: Path, facts: dict[str, Any], suites: dict[str, Any]) -
     """summary.json: `facts`, and the figures of each suite; those of an earlier call's other suites stay."""
     path = folder / SUMMARY
     earlier = json.loads(path.read_text(encoding="utf-8"))["suites"] if path.is_file() else {}
-    text = json.dumps(_finite({**facts, "suites": {**earlier, **suites}}), indent=1, allow_nan=False)
+    text = json.dumps(encoded({**facts, "suites": {**earlier, **suites}}), indent=1, allow_nan=False)
     write_whole(path, text)
 
 
@@ -101,12 +101,3 @@ def _write_table(path: Path, columns: dict[str, Any]) -> None:
     partial = path.with_name(f".{path.name}.partial")
     pyarrow.parquet.write_table(table, partial)
     partial.replace(path)
-
-
-def _finite(value: Any) -> Any:
-    """The value with None for numbers that JSON does not have."""
-    if isinstance(value, dict):
-        return {name: _finite(item) for name, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value

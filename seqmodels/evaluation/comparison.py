@@ -14,6 +14,7 @@ from seqmodels import accounting, config
 from seqmodels.evaluation import comparison_sweep
 from seqmodels.evaluation.artifacts import SUMMARY
 from seqmodels.evaluation.comparison_sweep import Membership
+from seqmodels.evaluation.json_numbers import decoded
 from seqmodels.evaluation.statistics import Estimate
 from seqmodels.evaluation.trained_run import abstract_model
 from seqmodels.training.run_directory import RunDirectory
@@ -112,13 +113,9 @@ def estimate(run: ComparedRun, suite: str, *path: str) -> Estimate | None:
     return restored(found) if found else None
 
 
-def restored(found: dict[str, float | None]) -> Estimate:
-    """An estimate as summary.json has it.
-
-    Numbers that JSON does not have were written as null: an accuracy that never falls through 1/2 has no
-    horizon.
-    """
-    return Estimate(*(float("inf") if found[name] is None else found[name] for name in Estimate._fields))
+def restored(found: dict[str, float | str | None]) -> Estimate:
+    """An estimate as summary.json has it."""
+    return Estimate(*(decoded(found[name]) for name in Estimate._fields))
 
 
 def sweeps(runs: Sequence[ComparedRun]) -> list[str]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from seqmodels.evaluation.comparison import ComparedRun, estimate, logged, restored, sweeps
 from seqmodels.evaluation.comparison_ledger import Entry, verdict
 from seqmodels.evaluation.comparison_paired import Difference
-from seqmodels.evaluation.statistics import Estimate
+from seqmodels.evaluation.statistics import UNKNOWN, Estimate
 
 Table = list[list[str]]
 """The first line is the heading."""
@@ -138,7 +138,9 @@ def _horizon(run: ComparedRun, curve: str) -> str:
             return f"< {distances[0]}"
         return f"> {distances[-1]}" if value > distances[-1] else f"{value:.1f}"
 
-    return f"{shown(found.value)} ({shown(found.low)} to {shown(found.high)})"
+    known = not (math.isnan(found.low) or math.isnan(found.high))
+    interval = f"{shown(found.low)} to {shown(found.high)}" if known else UNKNOWN
+    return f"{shown(found.value)} ({interval})"
 
 
 def _of_other_suites(runs: Sequence[ComparedRun]) -> list[tuple[str, list[Estimate | None]]]:

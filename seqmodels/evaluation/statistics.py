@@ -12,6 +12,7 @@ import numpy as np
 
 RESAMPLES = 1000
 SOLVED = 0.95
+UNKNOWN = "interval not known"
 _BLOCK_ELEMENTS = 4_000_000
 _Z95 = 1.959963984540054
 
@@ -31,7 +32,7 @@ class Estimate(NamedTuple):
         """The figure, and "LOW to HIGH" or that they are not known, with so many digits behind the point."""
         value, low, high = (f"{number:.{digits}f}" for number in self)
         known = np.isfinite(self.low) and np.isfinite(self.high)
-        return value, f"{low} to {high}" if known else "interval not known"
+        return value, f"{low} to {high}" if known else UNKNOWN
 
 
 def wilson(successes: int, trials: int) -> Estimate:

@@ -1,7 +1,6 @@
 """What a sweep leaves: sweep.json, sweep.md and sweep.png beside its members' run directories."""
 
 import json
-import math
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import Any, NamedTuple
 
 from seqmodels.errors import InputError
 from seqmodels.evaluation import plots, plots_sweep
+from seqmodels.evaluation.json_numbers import encoded
 from seqmodels.evaluation.learning_rates import Criterion, RateCurve, curve
 from seqmodels.sweep import outcome, table
 from seqmodels.sweep.grid import Member, Recipe
@@ -178,7 +178,7 @@ def _summary(
     }
     results = {each.label: _result(each) for each in drawn}
     whole = {"criterion": criterion._asdict(), "configs": configs, "members": members, "results": results}
-    return _finite(whole)
+    return encoded(whole)
 
 
 def _result(drawn: RateCurve) -> dict[str, Any]:
@@ -203,12 +203,3 @@ def _result(drawn: RateCurve) -> dict[str, Any]:
             for rate in drawn.rates
         ],
     }
-
-
-def _finite(value: Any) -> Any:
-    """The value with None for numbers that JSON does not have."""
-    if isinstance(value, dict):
-        return {name: _finite(item) for name, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,5 +1,8 @@
 """What a comparison says of runs whose figures are known: pairing, the shared figures, the cache."""
 
+import json
+import math
+
 import numpy as np
 import pyarrow
 import pyarrow.parquet
@@ -10,7 +13,8 @@ from seqmodels.evaluation.answers import ANSWER_KINDS
 from seqmodels.evaluation.comparison import ComparedRun, labels
 from seqmodels.evaluation.comparison_paired import differences
 from seqmodels.evaluation.comparison_tables import figures_table
-from seqmodels.evaluation.statistics import area_over_log2, paired_difference
+from seqmodels.evaluation.json_numbers import encoded
+from seqmodels.evaluation.statistics import Estimate, area_over_log2, paired_difference
 from seqmodels.training.run_directory import RunDirectory
 
 AT = np.array([1, 2, 8, 64])
@@ -142,6 +146,21 @@ def test_an_interval_that_is_not_known_is_said_so():
     alone = {"perplexity": {"bits_per_byte": {"value": 1.7, "low": None, "high": None}}}
     header, line = figures_table([compared("alone", alone)])
     assert dict(zip(header, line, strict=True))["bits/byte"] == "1.700 (interval not known)"
+
+
+def test_a_bound_beyond_what_was_measured_is_not_one_that_is_not_known():
+    """A horizon whose upper bound is infinite, one that is infinite itself, and one without an interval."""
+    points = [{"at": at} for at in (1, 2, 4, 8)]
+
+    def shown(*horizon):
+        written = json.loads(json.dumps(encoded(Estimate(*horizon)._asdict()), allow_nan=False))
+        run = compared("run", {"recall": {"by_delay": {"horizon50": written, "points": points}}})
+        header, line = figures_table([run])
+        return dict(zip(header, line, strict=True))["horizon50, delay"]
+
+    assert shown(3.0, 2.0, math.inf) == "3.0 (2.0 to > 8)"
+    assert shown(math.inf, 6.0, math.inf) == "> 8 (6.0 to > 8)"
+    assert shown(3.0, math.nan, math.nan) == "3.0 (interval not known)"
 
 
 def test_the_cache_beside_the_runs(tmp_path):

@@ -12,7 +12,6 @@ from seqmodels.data.tasks.parity import Parity
 from seqmodels.data.tasks.recall_at_distance import RecallAtDistance
 from seqmodels.errors import InputError
 from seqmodels.evaluation import (
-    artifacts,
     interventions,
     model_scorer,
     plots,
@@ -20,6 +19,7 @@ from seqmodels.evaluation import (
     report,
     suites,
 )
+from seqmodels.evaluation.json_numbers import encoded
 from seqmodels.evaluation.model_scorer import ModelScorer
 from seqmodels.mixers import LinearAttention
 from tests.evaluation.intervention_oracles import TASK, Blind, PerfectMemory
@@ -172,4 +172,4 @@ def test_the_picture_the_table_and_the_summary(perfect):
     scalars = perfect.scalars()
     assert scalars["eval/intervention_value_swap"] == 1
     assert len(scalars) == len(perfect.all_effects)
-    assert json.loads(json.dumps(artifacts._finite(perfect.summary())))["effects"]["8_bits"]["perfect"] == 1
+    assert json.loads(json.dumps(encoded(perfect.summary())))["effects"]["8_bits"]["perfect"] == 1

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from seqmodels.errors import InputError, NonFiniteError
-from seqmodels.evaluation import artifacts, perplexity, report
+from seqmodels.evaluation import perplexity, report
+from seqmodels.evaluation.json_numbers import encoded
 from tests.evaluation.oracles import ContextFree, ContextLength, Ids, PreviousToken, Store, uniform
 
 STREAM = [0, 0, 0, 0, 0, 1, 1, 1, 2, 3]
@@ -178,7 +179,7 @@ def test_one_document_has_no_interval():
     for figure in (result.nll, result.perplexity, result.bits_per_byte):
         assert np.isfinite(figure.value)
         assert np.isnan([figure.low, figure.high]).all()
-    written = json.loads(json.dumps(artifacts._finite(result.summary()), allow_nan=False))
+    written = json.loads(json.dumps(encoded(result.summary()), allow_nan=False))
     assert written["bits_per_byte"] == {"value": result.bits_per_byte.value, "low": None, "high": None}
     table = report.rows({"perplexity": result}, None)
     assert [interval for _, _, interval, _ in table] == ["interval not known"] * 2

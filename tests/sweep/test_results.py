@@ -71,13 +71,13 @@ def test_text_has_no_threshold_to_solve(tmp_path):
 
 
 def test_the_summary_is_json_and_tells_what_is_open(tmp_path):
-    """JSON knows no infinity, and a reader in another language would refuse the file."""
+    """JSON knows no infinity, as a failed member counts: a reader in another language would refuse it."""
     entries = [entry("a")]
     results.write_summary(tmp_path, entries, outcomes(entries, TEXT, [2.2, None]), TEXT)
     known = json.loads((tmp_path / "sweep.json").read_text(), parse_constant=pytest.fail)
     assert known["members"]["a_lr0.01_seed1"]["open"]
     assert known["members"]["a_lr0.001_seed0"]["values"] == {TEXT.tag: 2.2}
-    assert known["results"]["a"]["rates"][0]["values"] == [2.2, None]
+    assert known["results"]["a"]["rates"][0]["values"] == [2.2, "inf"]
     assert known["configs"]["a"]["config"] == "AdamW.beta1 = 0.9"
 
 
