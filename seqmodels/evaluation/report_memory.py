@@ -55,11 +55,12 @@ def _impulse(figure: str, response: ImpulseResponse, about: str) -> Row:
 
 
 def _how(name: str, result: Memory) -> str:
+    if name == "behaviour":
+        return f"horizon50, {result.behaviour.probe}"
+    half, _ = _bounded(result.halves[name], result.longest[name])
     if name == "gradient":
-        return f"90 % of the gradient; half within {_tokens(result.halves['gradient'].value)}"
-    if name == "replacement":
-        return f"a tenth of the change is beyond; half beyond {_tokens(result.halves['replacement'].value)}"
-    return f"horizon50, {result.behaviour.probe}"
+        return f"90 % of the gradient; half within {half}"
+    return f"a tenth of the change is beyond; half beyond {half}"
 
 
 def _shown(estimate: Estimate) -> tuple[str, str]:
