@@ -1,7 +1,5 @@
 """Batches on their way from the host to the devices."""
 
-import functools
-
 import jax
 import numpy as np
 from jax.sharding import NamedSharding
@@ -56,11 +54,9 @@ def check_ids(batch: dict[str, np.ndarray], vocab_size: int) -> None:
 def place(batch: dict[str, np.ndarray], accumulation: int, sharding: NamedSharding) -> dict[str, jax.Array]:
     """Puts this process's rows `[B, ...]` on the devices, as micro-batches `[accumulation, rows, ...]`."""
 
-    micro = {
-        name: rows.reshape(accumulation, rows.shape[0] // accumulation, *rows.shape[1:])
-        for name, rows in batch.items()
-    }
-    if jax.process_count() == 1:  # one call for all arrays: of small ones each call costs more than the copy
-        return jax.device_put(micro, sharding)
-    with jax.transfer_guard_host_to_device("allow"):  # JAX does not count it as explicit
-        return jax.tree.map(functools.partial(jax.make_array_from_process_local_data, sharding), micro)
+    def put(rows: np.ndarray) -> jax.Array:
+        micro = rows.reshape(accumulation, rows.shape[0] // accumulation, *rows.shape[1:])
+        return jax.make_array_from_process_local_data(sharding, micro)
+
+    with jax.transfer_guard_host_to_device("allow"):  # of several processes JAX does not count it as explicit
+        return {name: put(rows) for name, rows in batch.items()}

@@ -61,14 +61,10 @@ def pin(to: Iterable[int]) -> None:
     """Keeps this process on some cores, where the system can; before the first use of a device.
 
     JAX sizes its pools of threads by the cores that the process may use, when it makes the device: on one
-    core there is one thread, and no work is parted that would only wait for its parts. There a program also
-    runs in the thread that calls it: nothing could go on beside it, and to hand each small program over to
-    another thread costs a few per cent of a sweep's updates.
+    core there is one thread, and no work is parted that would only wait for its parts.
     """
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, to)
-    if len(cores()) == 1:
-        jax.config.update("jax_cpu_enable_async_dispatch", False)
 
 
 def set_precision(dtype: str) -> None:

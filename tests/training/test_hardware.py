@@ -1,8 +1,5 @@
 """What is known of the machine."""
 
-import os
-import subprocess
-import sys
 from types import SimpleNamespace
 
 import pytest
@@ -47,16 +44,3 @@ def test_a_step_that_the_machine_cannot_hold_is_refused_before_it_runs():
 def test_the_ceiling_of_an_unknown_device_is_measured():
     flops, source = product_ceiling("float32", size=256, repetitions=3)
     assert flops > 1e8 and source == "measured on products of 256"
-
-
-@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="the system keeps no process on a core")
-def test_a_process_on_one_core_runs_programs_in_the_thread_that_calls_them():
-    code = """
-from seqmodels.training.hardware import cores, pin
-pin(cores()[:1])
-import jax
-jax.block_until_ready(jax.jit(lambda x: x + 1)(1.0))
-print(len(cores()), jax.config.read("jax_cpu_enable_async_dispatch"))
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["1", "False"]
