@@ -74,10 +74,10 @@ class HalfLives:
         }
 
     def every_unit(self) -> dict:
-        """Half-lives of all units in their order, to four digits; None where nothing decays."""
+        """Half-lives of all units in their order, to four digits; infinite where nothing decays."""
 
         def numbers(kind):
-            return [None if np.isinf(value) else float(f"{value:.4g}") for value in self.tokens(kind)]
+            return [float(f"{value:.4g}") for value in self.tokens(kind)]
 
         return {"all": numbers(None), **{kind: numbers(kind) for kind in self.kinds}}
 

@@ -7,8 +7,8 @@ from typing import Any
 def encoded(value: Any) -> Any:
     """The value with "inf" and "-inf" for the infinities, which Python's float() reads, and None for NaN.
 
-    Both are figures: a horizon is infinite where accuracy is still above 1/2 at the end of what was measured,
-    and the bounds of an interval are NaN where they are not known.
+    They mean different things: a horizon is infinite where accuracy is still above 1/2 at the end of what was
+    measured; the bounds of an interval are NaN where they are not known.
     """
     if isinstance(value, dict):
         return {name: encoded(item) for name, item in value.items()}

@@ -38,7 +38,7 @@ def test_kinds_and_intervals():
     assert lives.median("key").low == pytest.approx(lives.median("key").high)
     assert lives.beyond(5).value == pytest.approx(1 / 3)
     assert lives.beyond(2).value == pytest.approx(2 / 3)
-    assert lives.every_unit()["all"][2] is None
+    assert lives.every_unit()["all"][2] == np.inf
 
 
 def test_where_a_curve_falls_through():

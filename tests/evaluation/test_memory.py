@@ -176,18 +176,21 @@ def test_delta_rules_report_both_directions():
 
 
 def test_what_is_left_behind(tmp_path):
-    """JSON without infinities, rows of the table within its width, and a picture, with and without recall."""
+    """JSON for every reader, rows of the table within its width, and a picture, with and without recall."""
     horizon = Behaviour(Estimate(np.inf, 20.0, np.inf), 31.0, "accuracy of recall by delay")
     scorer = made(GatedDeltaNet, LinearAttention, SoftmaxAttention, vocab_size=TASK.vocab_size)
     for behaviour in (horizon, None):
         result = measured(scorer, TASK, behaviour=behaviour)
         json.dumps(result.summary())
         artifacts.write_tables(tmp_path, {"memory": result})
-        document = json.loads((tmp_path / "memory.json").read_text())
+        document = json.loads((tmp_path / "memory.json").read_text(), parse_constant=pytest.fail)
         assert len(document["half_lives_of_units"][0]["random"]["filler"]) == 1
-        assert document["half_lives_of_units"][1]["gate"]["all"] == [None]
+        assert document["half_lives_of_units"][1]["gate"]["all"] == ["inf"]
         assert ("behaviour" in document["receptive_field"]) == (behaviour is not None)
+        result.halves["replacement"] = Estimate(np.inf, np.inf, np.inf)
         table = report.rows({"memory": result}, None)
+        (about,) = (row[-1] for row in table if row[0] == "  reach by replacement")
+        assert about.endswith(f"half beyond > {result.longest['replacement']:g}")
         assert max(len(figure) for figure, *_ in table) <= 26
         console = Console(width=report.WIDTH)
         assert all(console.measure(value).maximum <= 24 for row in table for value in row[1:3])
